@@ -1,4 +1,4 @@
-"""Records of PyTorch models by hand: their JSON, their functional form, rules, obstacles, `.pt2`."""
+"""Records of PyTorch models by hand: JSON, functional form, rules, obstacles, `.pt2` files."""
 
 from __future__ import annotations
 
@@ -211,6 +211,7 @@ class Pt2Test(unittest.TestCase):
 
     def program(self) -> dict[str, Any]:
         """relu_(x + w)"""
+
         def node(target: str, output: str, *names: str) -> dict[str, Any]:
             given = [{"name": n, "arg": {"as_tensor": {"name": n}}, "kind": 1} for n in names]
             trace = 'File "/site/m.py", line 5, in forward'
@@ -240,7 +241,11 @@ class Pt2Test(unittest.TestCase):
         }  # fmt: skip
 
     def weight(self, **changes: Any) -> dict[str, Any]:
-        return {"path_name": "weight_0", "use_pickle": False, "tensor_meta": self.tensor(2, 2)} | changes
+        return {
+            "path_name": "weight_0",
+            "use_pickle": False,
+            "tensor_meta": self.tensor(2, 2),
+        } | changes
 
     def test_a_program(self) -> None:
         w = np.array([[1, -2], [3, -4]], np.float32)
@@ -262,7 +267,11 @@ class Pt2Test(unittest.TestCase):
             meta = {**self.tensor(2, 2), "storage_offset": {"as_int": -1}}
             read_pt2(self.write(self.program(), self.weight(tensor_meta=meta), good))
         with self.assertRaisesRegex(BadProgram, "dtype"):
-            read_pt2(self.write(self.program(), self.weight(tensor_meta=self.tensor(2, 2, dtype=9)), good))
+            read_pt2(
+                self.write(
+                    self.program(), self.weight(tensor_meta=self.tensor(2, 2, dtype=9)), good
+                )
+            )
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "m.pt2"
             with zipfile.ZipFile(path, "w") as file:
@@ -276,6 +285,8 @@ class Pt2Test(unittest.TestCase):
     def test_sizes(self) -> None:
         self.assertEqual(size_text("Symbol('s43', positive=True, integer=True)"), "s43")
         self.assertEqual(size_text("Mul(Integer(2), Symbol('n', integer=True))"), "2*n")
-        self.assertEqual(size_text("FloorDiv(Add(Symbol('n'), Integer(-1)), Integer(2))"), "(n+-1)//2")
+        self.assertEqual(
+            size_text("FloorDiv(Add(Symbol('n'), Integer(-1)), Integer(2))"), "(n+-1)//2"
+        )
         with self.assertRaises(BadProgram):
             size_text("__import__('os').system('true')")

@@ -26,7 +26,7 @@ class Difference:
 
 
 def distance(got: Any, want: Any) -> float:
-    """The largest difference, relative to the element or to the mean of all, whichever is larger."""
+    """The largest difference, relative to the element or the mean of all, the larger of them."""
     a, b = np.asarray(got), np.asarray(want)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise AssertionError(f"{a.dtype}{a.shape} is not {b.dtype}{b.shape}")
@@ -89,9 +89,7 @@ def _onnxruntime(model: bytes) -> Callable[[Feeds], Sequence[Any]]:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = {i.name for i in session.get_inputs()}
 
     def run(feeds: Feeds) -> Sequence[Any]:

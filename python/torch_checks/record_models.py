@@ -1,4 +1,4 @@
-"""Writes python/tests/recorded: record_models.py [NAME ...]. Needs torch, torchvision, transformers."""
+"""Writes python/tests/recorded: record_models.py [NAME ...]."""
 
 from __future__ import annotations
 
@@ -73,7 +73,11 @@ def _first(result: Any) -> torch.Tensor:
 
 def _keep(array: Any) -> dict[str, Any]:
     values = np.asarray(array)
-    return {"dtype": values.dtype.name, "dims": list(values.shape), "values": values.ravel().tolist()}
+    return {
+        "dtype": values.dtype.name,
+        "dims": list(values.shape),
+        "values": values.ravel().tolist(),
+    }
 
 
 def _seed(module: torch.nn.Module) -> dict[str, Any]:
@@ -96,8 +100,11 @@ def _seed(module: torch.nn.Module) -> dict[str, Any]:
 
 def _strip(record_: Record) -> None:
     """Places of the files within their packages: nothing of this machine."""
+
     def short(frame: Frame) -> Frame:
-        return replace(frame, file=frame.file.rsplit("site-packages/", 1)[-1].rsplit("/python/", 1)[-1])
+        return replace(
+            frame, file=frame.file.rsplit("site-packages/", 1)[-1].rsplit("/python/", 1)[-1]
+        )
 
     record_.stacks = [tuple(short(f) for f in stack[:1]) for stack in record_.stacks]
     record_.specializations = [

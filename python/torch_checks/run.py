@@ -1,7 +1,7 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed. A line for
-each case, then how many were captured, translated and equal; the exit code says whether all were.
+Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed.
+A line for each case, then how many were captured, translated and equal; the exit code says whether all were.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ def _operators(names: list[str]) -> Iterator[tuple[str, Measure]]:
 
     for name, function, args in operators.cases():
         if not names or name in names:
-            yield name, lambda f=function, a=args: _within(  # type: ignore[misc]
-                compare(f, [(a, {})], onnxruntime=False).weft, 1e-5
+            yield (
+                name,
+                lambda f=function, a=args: _within(  # type: ignore[misc]
+                    compare(f, [(a, {})], onnxruntime=False).weft, 1e-5
+                ),
             )
 
 
@@ -70,7 +73,8 @@ def _gradients(names: list[str]) -> Iterator[tuple[str, Measure]]:
 
     for task in training.tasks():
         if not names or task[0] in names:
-            yield task[0], lambda t=task: _within(training.gradient_error(t), 1e-9)  # type: ignore[misc]
+            tolerance = training.TOLERANCES.get(task[0], 1e-9)
+            yield task[0], lambda t=task, e=tolerance: _within(training.gradient_error(t), e)  # type: ignore[misc]
 
 
 def _optimizers(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -153,7 +157,9 @@ def main() -> int:
             if names:
                 traceback.print_exc()
         passed += problem is None
-        print(f"{part} {name}: {problem or 'equal'} ({time.perf_counter() - began:.1f} s)", flush=True)
+        print(
+            f"{part} {name}: {problem or 'equal'} ({time.perf_counter() - began:.1f} s)", flush=True
+        )
     print(f"{part}: {passed} of {total}")
     return 0 if passed == total and total else 1
 

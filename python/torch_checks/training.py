@@ -18,6 +18,8 @@ CONVOLUTIONAL = (
     "resnet18 mobilenet_v2 shufflenet_v2_x0_5 squeezenet1_1 efficientnet_b0 mnasnet0_5 "
     "mobilenet_v3_small regnet_y_400mf"
 ).split()
+# torch's gradient of hardsigmoid takes 1/6 as a float32 for float64 as well.
+TOLERANCES = {"mobilenet_v3_small": 1e-6}
 TRANSFORMERS = (
     "bert gpt2 vit swin deberta_v2 whisper convnext segformer detr wav2vec2 roberta opt"
 ).split()
@@ -72,8 +74,13 @@ def tasks() -> Iterator[Task]:
 
     torch.manual_seed(0)
     labels = torch.randint(0, 10, (4,))
-    yield "lenet", LeNet().double(), (torch.randn(4, 1, 28, 28).double(),), {}, F.cross_entropy, (
-        labels,
+    yield (
+        "lenet",
+        LeNet().double(),
+        (torch.randn(4, 1, 28, 28).double(),),
+        {},
+        F.cross_entropy,
+        (labels,),
     )
     yield "borders", Borders().double(), (torch.randn(3, 4).double(),), {}, _first, ()
     for name in CONVOLUTIONAL:
@@ -107,9 +114,7 @@ def gradient_error(task: Task) -> float:
         if isinstance(v, torch.Tensor)
     }
     session = weft.Session(exported.compile())
-    got = dict(
-        zip(exported.graph.output_names, session.run({n: named[n].numpy() for n in names}))
-    )
+    got = dict(zip(exported.graph.output_names, session.run({n: named[n].numpy() for n in names})))
     want = {n: p.grad for n, p in reference.named_parameters() if p.grad is not None}
     longest = max(float(g.square().mean().sqrt()) for g in want.values())
     worst = abs(float(got["loss"]) - float(value)) / max(abs(float(value)), 1e-9)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SpecializationWarning(UserWarning):
-    """A size that was to be dynamic is a number in the graph, since the model's code asks for it."""
+    """A dynamic size is a number in the graph, since the model's code asks for it."""
 
 
 class ExportError(weft.Error):
@@ -38,7 +38,7 @@ class Exported:
     specializations: tuple[Specialization, ...] = field(default=())
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """`.onnx`, `.weft`, `.json`: the graph; `.weftx`: compiled, with `weft.compile`'s options."""
+        """`.onnx`, `.weft`, `.json`: the graph; `.weftx`: compiled, by options of `compile`."""
         text = os.fspath(path)
         if text.endswith(".weftx"):
             self.compile(**options).save(text)

@@ -166,9 +166,7 @@ def _write(state: _State, node: Node, fresh: Node) -> None:
     namespace, family, overload = node.op.split(".")
     op = _FORMS.get(node.op, f"{namespace}.{family[:-1]}.{overload}")
     value = _copy_type(state, target.index)
-    state.out.append(
-        Node(op, fresh.args, fresh.kwargs, (value,), node.stack, node.differentiable)
-    )
+    state.out.append(Node(op, fresh.args, fresh.kwargs, (value,), node.stack, node.differentiable))
     _store(state, target.index, value, node)
     # The call gives its target, as an alias.
     for result in node.results:
@@ -218,7 +216,9 @@ def _put_back(state: _State, view: _View, parent: int, value: int, write: Node) 
 Inverse = tuple[str, tuple[Argument, ...], Mapping[str, Argument]]
 
 
-def _arguments(view: _View, names: tuple[str, ...], defaults: tuple[Argument, ...]) -> list[Argument]:
+def _arguments(
+    view: _View, names: tuple[str, ...], defaults: tuple[Argument, ...]
+) -> list[Argument]:
     """Arguments behind the first, given by position or by name."""
     node = view.node
     given = list(node.args[1:])

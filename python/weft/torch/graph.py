@@ -77,7 +77,9 @@ class GraphBuilder:
 
     def border(self, value: weft.Entry, dtype: str, dims: Sequence[int | str]) -> weft.Entry:
         """The same value, through which no gradient goes: an input until `close_borders`."""
-        stand_in = self.graph.input(f"border_{len(self._borders)}", dtype, tuple(_dim(d) for d in dims))
+        stand_in = self.graph.input(
+            f"border_{len(self._borders)}", dtype, tuple(_dim(d) for d in dims)
+        )
         self._borders.append((stand_in, value))
         return stand_in
 

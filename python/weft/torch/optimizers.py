@@ -154,9 +154,7 @@ def _adam(
             gradient = w.op("Add", gradient, w.op("Mul", variable, number_of(decay)))
         saved = optimizer.state.get(parameter, {})
         zeros = np.zeros(tuple(parameter.shape), dtype)
-        first = w.state(
-            f"optimizer.{name}.exp_avg", _array(saved["exp_avg"]) if saved else zeros
-        )
+        first = w.state(f"optimizer.{name}.exp_avg", _array(saved["exp_avg"]) if saved else zeros)
         second = w.state(
             f"optimizer.{name}.exp_avg_sq", _array(saved["exp_avg_sq"]) if saved else zeros
         )

@@ -73,9 +73,7 @@ def read_pt2(path: str | os.PathLike[str]) -> tuple[Record, dict[str, Array]]:
     return read_program(program), tensors
 
 
-def _read_tensor(
-    file: zipfile.ZipFile, folder: str, name: str, entry: Mapping[str, Any]
-) -> Array:
+def _read_tensor(file: zipfile.ZipFile, folder: str, name: str, entry: Mapping[str, Any]) -> Array:
     if entry.get("use_pickle"):
         raise BadProgram(f"the tensor '{name}' is pickled; pickles are not read")
     meta = entry["tensor_meta"]
@@ -189,9 +187,7 @@ class _GraphReader:
             dtype = _DTYPES.get(meta["dtype"])
             if dtype is None:
                 raise BadProgram(f"'{name}' is of dtype {meta['dtype']}, which is not read")
-            self.record.values.append(
-                TensorType(dtype, tuple(self._dim(s) for s in meta["sizes"]))
-            )
+            self.record.values.append(TensorType(dtype, tuple(self._dim(s) for s in meta["sizes"])))
             known = self._numbers[name] = len(self.record.values) - 1
         return known
 

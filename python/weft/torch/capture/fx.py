@@ -137,9 +137,7 @@ class FxReader:
         kwargs = {k: self.argument(a) for k, a in node.kwargs.items()}
         results: list[int | None]
         if isinstance(value, (list, tuple)):
-            results = [
-                self.define(v) if isinstance(v, torch.Tensor) else None for v in value
-            ]
+            results = [self.define(v) if isinstance(v, torch.Tensor) else None for v in value]
             self._parts[node] = results
         elif value is None:
             results = []
@@ -185,7 +183,7 @@ def read_graph(module: torch.fx.GraphModule, names: Mapping[str, str] | None = N
 def read_exported(
     program: torch.export.ExportedProgram, names: Mapping[str, str] | None = None
 ) -> Captured:
-    """An exported program, its parameters and constants; `names` are the user's for torch's symbols."""
+    """An exported program and its tensors; `names` are the user's for torch's symbols."""
     signature: Any = program.graph_signature
     names = names or {}
     reader = FxReader(program.graph_module, names)
@@ -218,9 +216,7 @@ def read_exported(
             raise ValueError(f"output of kind {kind}")
     for symbol, bounds in program.range_constraints.items():
         low, high = bounds.lower, bounds.upper
-        record.symbols.append(
-            Symbol(names.get(str(symbol), str(symbol)), int(low), _finite(high))
-        )
+        record.symbols.append(Symbol(names.get(str(symbol), str(symbol)), int(low), _finite(high)))
     tensors = dict(program.state_dict)
     tensors.update({k: v for k, v in program.constants.items() if isinstance(v, torch.Tensor)})
     tensors.update(reader.attributes)

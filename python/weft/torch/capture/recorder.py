@@ -97,9 +97,7 @@ class Stacks:
             file = code.co_filename
             mine = self._mine.get(file)
             if mine is None:
-                mine = self._mine[file] = not (
-                    file.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<"))
-                )
+                mine = self._mine[file] = not (file.startswith((_TORCH_FOLDER, _OWN_FOLDER, "<")))
             if mine:
                 found += (code, frame.f_lineno)
             elif code is _RUN_CODE:
@@ -207,9 +205,7 @@ class Recorder(private.TorchDispatchMode):  # type: ignore[misc,no-untyped-call,
 
     # ---- calls ----
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         op = self._ops.get(func)
@@ -259,9 +255,7 @@ class WholeLinear(torch.overrides.TorchFunctionMode):  # type: ignore[misc,unuse
     """Keeps F.linear one call, `weft.linear`. torch's own would be four, of a reshaped input, and
     reads the sizes of an input of three axes as numbers when there is a bias."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.nn.functional.linear:
             return private.whole_linear(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -325,9 +319,7 @@ def _state_of(
         for name, tensor in named:
             groups.setdefault(id(tensor), []).append(name)
             first.setdefault(id(tensor), (tensor, kind))
-    state = [
-        (names[0], *first[key], tuple(names[1:])) for key, names in groups.items()
-    ]
+    state = [(names[0], *first[key], tuple(names[1:])) for key, names in groups.items()]
     return state, {names[0]: names for names in groups.values()}
 
 
@@ -363,7 +355,12 @@ def flatten_outputs(result: Any) -> list[tuple[str, Any]]:
     if len(leaves) == 1 and not leaves[0][0]:
         return [("output", leaves[0][1])]
     return [
-        ("_".join(str(part) for part in (path if isinstance(path[0], str) else ("output", *path))), leaf)
+        (
+            "_".join(
+                str(part) for part in (path if isinstance(path[0], str) else ("output", *path))
+            ),
+            leaf,
+        )
         for path, leaf in leaves
     ]
 
@@ -457,7 +454,15 @@ def record(
 
     functions = forward_only(refuse if gradients else None)
     try:
-        with functions, private.exporting(), torch.set_grad_enabled(gradients), mode, recorder, WholeLinear(), private.python_dispatcher():
+        with (
+            functions,
+            private.exporting(),
+            torch.set_grad_enabled(gradients),
+            mode,
+            recorder,
+            WholeLinear(),
+            private.python_dispatcher(),
+        ):
             result = torch.func.functionalize(run, remove="mutations")(fake_state, fakes)
     except private.DATA_DEPENDENT as error:
         raise NeedsExport(f"a number is read out of a tensor: {error}") from error

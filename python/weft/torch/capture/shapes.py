@@ -32,9 +32,7 @@ class DynamicShapes:
     def symbols(self) -> list[Symbol]:
         return [Symbol(name, low, high) for name, (low, high) in self._bounds.items()]
 
-    def _size(
-        self, dim: Any, example: int, path: tuple[Any, ...], axis: int
-    ) -> int | torch.SymInt:
+    def _size(self, dim: Any, example: int, path: tuple[Any, ...], axis: int) -> int | torch.SymInt:
         if dim is None or isinstance(dim, int):
             return example
         if isinstance(dim, str):

@@ -147,9 +147,7 @@ def selu(t: Translation, self: Val) -> Val:
 def glu(t: Translation, self: Val, dim: int = -1) -> Val:
     axis = dim % self.rank
     half = t.result.dims[axis]
-    parts = t.ops(
-        "Split", [self], [(self.dtype, t.result.dims)] * 2, axis=axis, num_outputs=2
-    )
+    parts = t.ops("Split", [self], [(self.dtype, t.result.dims)] * 2, axis=axis, num_outputs=2)
     del half
     return t.mul(parts[0], t.op("Sigmoid", parts[1]))
 
@@ -160,5 +158,3 @@ def logit(t: Translation, self: Val, eps: float | None = None) -> Val:
     if eps is not None:
         x = t.op("Clip", x, t.scalar(eps, x.dtype), t.scalar(1 - eps, x.dtype))
     return t.op("Log", t.div(x, t.binary("Sub", 1, x, x.dtype)))
-
-

@@ -112,9 +112,9 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Val:  # fmt: skip
     _no_dropout(dropout_p)
-    return attention(
-        t, query, key, value, attn_mask, is_causal, scale, t.result.dims, enable_gqa
-    )[0]
+    return attention(t, query, key, value, attn_mask, is_causal, scale, t.result.dims, enable_gqa)[
+        0
+    ]
 
 
 @rule("aten._scaled_dot_product_attention_math.default")

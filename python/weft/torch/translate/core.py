@@ -138,7 +138,9 @@ class Translation:
                 continue
             if source.kind == "input":
                 entry = self.builder.input(
-                    source.name, kind.dtype, [d if isinstance(d, int) else d.text for d in kind.dims]
+                    source.name,
+                    kind.dtype,
+                    [d if isinstance(d, int) else d.text for d in kind.dims],
                 )
             elif source.value not in used:
                 continue
@@ -357,7 +359,9 @@ class Translation:
         inner = Translation(Record(), builder, self._rules, self.with_gradients)
         values = [
             Val(
-                builder.input(f"in_{i}", dtype, [d if isinstance(d, int) else d.text for d in dims]),
+                builder.input(
+                    f"in_{i}", dtype, [d if isinstance(d, int) else d.text for d in dims]
+                ),
                 dtype,
                 tuple(dims),
             )
@@ -487,9 +491,7 @@ class Translation:
     def binary(self, name: str, a: Operand, b: Operand, dtype: str, result: str = "") -> Val:
         """Both in `dtype`, broadcast."""
         x, y = self.operand(a, dtype), self.operand(b, dtype)
-        return self.op(
-            name, x, y, dtype=result or dtype, dims=sizes.broadcast(x.dims, y.dims)
-        )
+        return self.op(name, x, y, dtype=result or dtype, dims=sizes.broadcast(x.dims, y.dims))
 
     def add(self, a: Val, b: Operand) -> Val:
         return self.binary("Add", a, b, a.dtype)
@@ -564,9 +566,7 @@ class Translation:
         ]
         return self.op("Expand", x, self.shape(target), dims=dims)
 
-    def slice(
-        self, x: Val, axis: int, start: Dim, end: Dim, dim: Dim, step: int = 1
-    ) -> Val:
+    def slice(self, x: Val, axis: int, start: Dim, end: Dim, dim: Dim, step: int = 1) -> Val:
         """[start, end) of one axis, in steps; `dim` is the size that comes out."""
         axis %= x.rank
         dims = (*x.dims[:axis], dim, *x.dims[axis + 1 :])
@@ -601,9 +601,7 @@ class Translation:
         if all(isinstance(d, int) for d in dims) and np.prod([int(d) for d in dims]) <= 16:  # type: ignore[arg-type]
             return self.tensor(np.full([int(d) for d in dims], value, DTYPES[dtype]))  # type: ignore[arg-type]
         filler = np.array([value], DTYPES[dtype])
-        return self.op(
-            "ConstantOfShape", self.shape(dims), dtype=dtype, dims=dims, value=filler
-        )
+        return self.op("ConstantOfShape", self.shape(dims), dtype=dtype, dims=dims, value=filler)
 
 
 def _named(attributes: Mapping[str, Attribute]) -> Mapping[str, Attribute]:

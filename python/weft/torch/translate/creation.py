@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,9 +38,7 @@ def arange_start(t: Translation, start: Number, end: Number, **_: Any) -> Val:
 
 
 @rule("aten.arange.start_step")
-def arange_step(
-    t: Translation, start: Number, end: Number, step: Number = 1, **_: Any
-) -> Val:
+def arange_step(t: Translation, start: Number, end: Number, step: Number = 1, **_: Any) -> Val:
     return _arange(t, start, end, step)
 
 
@@ -62,7 +59,9 @@ def linspace(t: Translation, start: Number, end: Number, steps: Dim, **_: Any) -
     low, high = np.array(start, dtype), np.array(end, dtype)
     step = (high - low) / np.array(max(n - 1, 1), dtype)
     k = np.arange(n)
-    values = np.where(k < n // 2, low + step * k.astype(dtype), high - step * (n - 1 - k).astype(dtype))
+    values = np.where(
+        k < n // 2, low + step * k.astype(dtype), high - step * (n - 1 - k).astype(dtype)
+    )
     return t.tensor(values.astype(dtype))
 
 

@@ -22,7 +22,11 @@ def embedding(
         frozen = t.border(weight)
         rows = weight.dims[0]
         row = t.op(
-            "Range", t.scalar(0, "int64"), t.scalar(rows, "int64"), t.scalar(1, "int64"), dims=[rows]
+            "Range",
+            t.scalar(0, "int64"),
+            t.scalar(rows, "int64"),
+            t.scalar(1, "int64"),
+            dims=[rows],
         )
         here = t.unsqueeze(t.binary("Equal", row, padding_idx, "int64", "bool"), [1])
         weight = t.where(here, frozen, weight, weight.dtype)
@@ -30,9 +34,7 @@ def embedding(
 
 
 @rule("aten.gather.default")
-def gather(
-    t: Translation, self: Val, dim: int, index: Val, *, sparse_grad: bool = False
-) -> Val:
+def gather(t: Translation, self: Val, dim: int, index: Val, *, sparse_grad: bool = False) -> Val:
     if self.rank == 0:
         return t.expand(self, t.result.dims)
     return t.op("GatherElements", self, index, dims=t.result.dims, axis=dim % self.rank)
@@ -144,7 +146,8 @@ def index_put(
         n, lead = len(shape), axes[0]
         target = [*full[n : n + lead], *shape, *full[n + lead :]]
         values = t.transpose(
-            t.expand(values, target), [*range(lead, lead + n), *range(lead), *range(lead + n, len(full))]
+            t.expand(values, target),
+            [*range(lead, lead + n), *range(lead), *range(lead + n, len(full))],
         )
     else:
         values = t.expand(values, full)

@@ -115,9 +115,7 @@ def cdist(t: Translation, x1: Val, x2: Val, p: float = 2.0, compute_mode: Any = 
 
 
 @rule("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
-def grouped_mm(
-    t: Translation, input: Val, weight: Val, offs: Val, *_: Any, **__: Any
-) -> Val:
+def grouped_mm(t: Translation, input: Val, weight: Val, offs: Val, *_: Any, **__: Any) -> Val:
     """Rows of the input in groups that end at `offs`, each times the matrix of its group."""
     if input.rank != 2 or weight.rank != 3:
         raise Untranslatable("grouped product of these ranks")

@@ -10,7 +10,9 @@ from weft.torch.translate.core import Translation, Untranslatable, Val, rule
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-@rule("aten._softmax.default", "aten.softmax.int", "aten._log_softmax.default", "aten.log_softmax.int")
+@rule(
+    "aten._softmax.default", "aten.softmax.int", "aten._log_softmax.default", "aten.log_softmax.int"
+)
 def softmax(t: Translation, self: Val, dim: int, *_: Any, **__: Any) -> Val:
     assert t._node is not None
     x = t.cast(self, t.result.dtype)

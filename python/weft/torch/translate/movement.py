@@ -60,9 +60,7 @@ def narrow(t: Translation, self: Val, dim: int, start: Dim, length: Dim) -> Val:
 @rule("aten.select.int", "aten.select_copy.int")
 def select(t: Translation, self: Val, dim: int, index: Dim) -> Val:
     axis = dim % self.rank
-    return t.op(
-        "Gather", self, t.scalar(index, "int64"), dims=t.result.dims, axis=axis
-    )
+    return t.op("Gather", self, t.scalar(index, "int64"), dims=t.result.dims, axis=axis)
 
 
 def _split(t: Translation, x: Val, dim: int) -> list[Val]:
@@ -240,9 +238,7 @@ def unfold(t: Translation, self: Val, dimension: int, size: int, step: int) -> V
 
 @rule("aten.pixel_shuffle.default")
 def pixel_shuffle(t: Translation, self: Val, upscale_factor: int) -> Val:
-    return t.op(
-        "DepthToSpace", self, dims=t.result.dims, blocksize=upscale_factor, mode="CRD"
-    )
+    return t.op("DepthToSpace", self, dims=t.result.dims, blocksize=upscale_factor, mode="CRD")
 
 
 @rule("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")

@@ -72,9 +72,7 @@ def native_group_norm(
     dtype = input.dtype
     scale = t.full(1, [C], dtype) if weight is None else weight
     shift = t.full(0, [C], dtype) if bias is None else bias
-    y = t.op(
-        "GroupNormalization", input, scale, shift, num_groups=group, epsilon=float(eps)
-    )
+    y = t.op("GroupNormalization", input, scale, shift, num_groups=group, epsilon=float(eps))
     if not (t.wants(1) or t.wants(2)):
         return [y]
     flat = t.reshape(input, [N, group, sizes.product([C // group, HxW])])
@@ -193,9 +191,7 @@ def native_batch_norm_no_training(
     t: Translation, input: Val, weight: Val | None, bias: Val | None, running_mean: Val,
     running_var: Val, momentum: float, eps: float,
 ) -> list[Val | None]:  # fmt: skip
-    return batch_norm(
-        t, input, weight, bias, running_mean, running_var, False, momentum, eps
-    )[0]
+    return batch_norm(t, input, weight, bias, running_mean, running_var, False, momentum, eps)[0]
 
 
 @rule("aten._native_batch_norm_legit.no_stats")

@@ -6,9 +6,7 @@ from weft.torch.record import Dim
 from weft.torch.translate.core import Translation, Val, rule
 
 
-def _top(
-    t: Translation, x: Val, k: Dim, dim: int, largest: bool
-) -> list[Val]:
+def _top(t: Translation, x: Val, k: Dim, dim: int, largest: bool) -> list[Val]:
     """Ties: the lower index first, in ONNX as in a stable sort of torch."""
     if x.rank == 0:
         return [x, t.full(0, [], "int64")]

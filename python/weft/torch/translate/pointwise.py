@@ -77,9 +77,7 @@ def floor_quotient(t: Translation, a: Operand, b: Operand, dtype: str) -> Val:
 
 
 @rule("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(
-    t: Translation, self: Val, other: Operand, rounding_mode: str | None = None
-) -> Val:
+def div_mode(t: Translation, self: Val, other: Operand, rounding_mode: str | None = None) -> Val:
     dtype = t.result.dtype
     if rounding_mode == "floor":
         return floor_quotient(t, self, other, dtype)
@@ -111,9 +109,7 @@ def remainder(t: Translation, self: Operand, other: Operand) -> Val:
 @rule("aten.fmod.Tensor", "aten.fmod.Scalar")
 def fmod(t: Translation, self: Val, other: Operand) -> Val:
     dtype = t.result.dtype
-    return t.op(
-        "Mod", t.cast(self, dtype), t.operand(other, dtype), dims=t.result.dims, fmod=1
-    )
+    return t.op("Mod", t.cast(self, dtype), t.operand(other, dtype), dims=t.result.dims, fmod=1)
 
 
 @rule("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")
@@ -259,9 +255,7 @@ def minimum(t: Translation, self: Val, other: Operand) -> Val:
 
 
 @rule("aten.clamp.default", "aten.clamp.Tensor")
-def clamp(
-    t: Translation, self: Val, min: Operand | None = None, max: Operand | None = None
-) -> Val:
+def clamp(t: Translation, self: Val, min: Operand | None = None, max: Operand | None = None) -> Val:
     dtype = t.result.dtype
     x = t.cast(self, dtype)
     if all(b is None or isinstance(b, (int, float)) for b in (min, max)):

@@ -1,4 +1,4 @@
-"""Random tensors and dropout. Their numbers are Weft's, not torch's: the same law, another stream."""
+"""Random tensors and dropout: torch's laws, and streams of Weft's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def rand_like(t: Translation, self: Val, *bounds: float, **_: Any) -> Val:
 @rule("aten.randn_like.default", "aten.normal_functional.default")
 def randn_like(t: Translation, self: Val, *law: float, **_: Any) -> Val:
     mean, scale = (*law, *(0.0, 1.0)[len(law) :])
-    return t.op("RandomNormalLike", self, dtype=t.result.dtype, mean=float(mean), scale=float(scale))
+    return t.op(
+        "RandomNormalLike", self, dtype=t.result.dtype, mean=float(mean), scale=float(scale)
+    )
 
 
 @rule("aten.bernoulli.p")

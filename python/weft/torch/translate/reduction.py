@@ -200,9 +200,7 @@ def count_nonzero(t: Translation, self: Val, dim: Axes = None) -> Val:
 
 
 @rule("aten.histc.default")
-def histc(
-    t: Translation, self: Val, bins: int = 100, min: Number = 0, max: Number = 0
-) -> Val:
+def histc(t: Translation, self: Val, bins: int = 100, min: Number = 0, max: Number = 0) -> Val:
     """Counts in equal bins of [min, max], of which only the last takes its upper end."""
     import numpy as np
 
@@ -213,7 +211,5 @@ def histc(
     at_end = t.binary("Equal", x, high, x.dtype, "bool")
     position = t.where(at_end, float(bins - 1), position, x.dtype)
     numbers = t.tensor(np.arange(bins, dtype=np.float32))
-    hit = t.binary(
-        "Equal", t.unsqueeze(position, [1]), t.unsqueeze(numbers, [0]), x.dtype, "bool"
-    )
+    hit = t.binary("Equal", t.unsqueeze(position, [1]), t.unsqueeze(numbers, [0]), x.dtype, "bool")
     return t.reduce("ReduceSum", t.cast(hit, t.result.dtype), [0], False)

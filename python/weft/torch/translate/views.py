@@ -89,9 +89,7 @@ def unsqueeze(t: Translation, self: Val, dim: int) -> Val:
     return t.unsqueeze(self, [dim])
 
 
-@rule(
-    "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze_copy.dim"
-)
+@rule("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze_copy.dim")
 def squeeze(t: Translation, self: Val, dim: int | list[int] | None = None) -> Val:
     if self.rank == 0:
         return self
