@@ -1,7 +1,7 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
 Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed.
-A line for each case, then how many were captured, translated and equal; the exit code says whether all were.
+A line for each case, then how many were equal; the exit code says whether all were.
 """
 
 from __future__ import annotations
