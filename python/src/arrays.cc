@@ -271,6 +271,7 @@ const dlpack::Exchange* ExchangeOf(nb::handle object) {
         PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeCapsule));
     while (header && header->version.major != 1) header = header->older;
     exchange = reinterpret_cast<const dlpack::Exchange*>(header);
+    if (exchange && !exchange->view_from_object) exchange = nullptr;
   }
   Py_INCREF(type);
   known->emplace(type, exchange);
@@ -346,13 +347,18 @@ std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) 
   } catch (const nb::python_error& refused) {
     ThrowRefused(object, wanted, refused);
   }
-  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (!managed) {
-    PyErr_Clear();
+  std::shared_ptr<Tensor> tensor;
+  const auto take = [&](auto* form, const char* name, const char* used) {
+    if (!PyCapsule_IsValid(capsule.ptr(), name)) return false;
+    auto* managed = static_cast<decltype(form)>(PyCapsule_GetPointer(capsule.ptr(), name));
+    tensor = TakeDLPack(managed, {}).tensor;
+    PyCapsule_SetName(capsule.ptr(), used);
+    return true;
+  };
+  if (!take(static_cast<DLManagedTensorVersioned*>(nullptr), "dltensor_versioned",
+            "used_dltensor_versioned") &&
+      !take(static_cast<DLManagedTensor*>(nullptr), "dltensor", "used_dltensor"))
     ThrowBadInput("__dlpack__ of " + TypeNameOf(object) + " gave no 'dltensor'", wanted.Place());
-  }
-  std::shared_ptr<Tensor> tensor = FromDLPack(managed);
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   // Its deleter may want the interpreter's lock, and gets it with an object of ours.
   struct Held {
     std::shared_ptr<Tensor> tensor;
@@ -565,7 +571,17 @@ TensorPtr ToOwnTensor(nb::handle object, const Wanted& wanted) {
     ThrowError(ErrorCode::kUnsupported,
                "the " + TypeNameOf(object) + " is in the memory of " + given->place().ToString(),
                wanted.Place(), "copy it to the host first");
-  if (!given->is_tensor() || given->dtype() == DType::kString) return given;
+  return OwnCopy(given);
+}
+
+TensorPtr OwnCopy(const TensorPtr& given) {
+  if (!given->is_tensor()) {
+    std::vector<TensorPtr> elements;
+    for (const TensorPtr& e : given->elements()) elements.push_back(OwnCopy(e));
+    if (given->type().is_map()) return Tensor::Map(elements.at(0), elements.at(1));
+    return Tensor::List(given->type(), std::move(elements));
+  }
+  if (given->dtype() == DType::kString) return given;
   auto copy = std::make_shared<Tensor>(given->dtype(), given->dims());
   if (given->num_bytes() > 0)
     std::memcpy(copy->mutable_data(), given->data(), size_t(given->num_bytes()));
@@ -596,7 +612,11 @@ std::shared_ptr<Tensor> ToWritable(nb::handle object, const Wanted& wanted) {
     return tensor;
   }
   if (const dlpack::Exchange* exchange = ExchangeOf(object)) {
-    return TensorOfView(object, ExchangedView(*exchange, object, wanted), wanted, false);
+    const dlpack::View view = ExchangedView(*exchange, object, wanted);
+    if (view.dtype.code == dlpack::kComplex)
+      ThrowDType(wanted, "a " + TypeNameOf(object) + " of complex numbers may be a conjugated view",
+                 "give a numpy array");
+    return TensorOfView(object, view, wanted, false);
   }
   ThrowDType(wanted, "a " + TypeNameOf(object) + " is not an array that results are written into",
              "give a numpy array");

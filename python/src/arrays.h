@@ -36,6 +36,8 @@ struct Wanted {
 TensorPtr ToTensor(nanobind::handle object, const Wanted& wanted);
 /// As ToTensor, never a view of the caller's memory: for what outlives the call.
 TensorPtr ToOwnTensor(nanobind::handle object, const Wanted& wanted = {});
+/// The same of a tensor, lists and maps with what they hold; strings are shared.
+TensorPtr OwnCopy(const TensorPtr& given);
 /// A view that results are written into. Throws kBadInput for what is not writable, or would have
 /// to be copied.
 std::shared_ptr<Tensor> ToWritable(nanobind::handle object, const Wanted& wanted);

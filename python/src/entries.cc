@@ -1,6 +1,8 @@
 /// entries.cc: Node and Entry, and arithmetic on entries.
 #include <nanobind/operators.h>
 
+#include <cmath>
+
 #include "arrays.h"
 #include "errors.h"
 #include "graph.h"
@@ -60,7 +62,9 @@ NodeEntry NumberLike(nb::handle value, const PyEntry& like) {
   const double number = PyFloat_AsDouble(value.ptr());
   if (number == -1 && PyErr_Occurred()) throw nb::python_error();
   if (!type.known() || !type.is_tensor()) return ScalarOf(near, number);
-  if (is_float && !IsFloat(type.dtype) && number != double(int64_t(number)))
+  constexpr double kEnd = 9223372036854775808.0;  // of i64
+  if (is_float && !IsFloat(type.dtype) &&
+      (!(std::abs(number) < kEnd) || number != double(int64_t(number))))
     ThrowError(ErrorCode::kTypeMismatch,
                "the number " + nb::cast<std::string>(nb::repr(value)) + " beside an entry of " +
                    type.ToString(),
@@ -70,6 +74,8 @@ NodeEntry NumberLike(nb::handle value, const PyEntry& like) {
     const long long whole = PyLong_AsLongLong(value.ptr());
     if (whole == -1 && PyErr_Occurred()) throw nb::python_error();
     scalar->set_int(0, whole);
+    WEFT_CHECK(scalar->at_int(0) == whole, kTypeMismatch, "the number {} is beyond {}", whole,
+               DTypeName(type.dtype));
     return ConstantLike(near, scalar);
   }
   return ScalarLike(near, type.dtype, number);

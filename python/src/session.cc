@@ -218,7 +218,10 @@ void BindSession(nb::module_& m) {
                " us>";
       });
   nb::class_<PyPending>(m, "PendingRun", "A run that `Session.start` has begun.")
-      .def_prop_ro("ready", [](const PyPending& p) { return !p.run || p.run->ready(); })
+      .def_prop_ro("ready", [](const PyPending& p) {
+        // While another thread waits for it, it is not.
+        return !p.run || (!p.session->busy && p.run->ready());
+      })
       .def("wait", WaitFor, nb::kw_only(), "results"_a = nb::none(),
            nb::sig("def wait(self, *, results: str | None = None) -> list[typing.Any]"),
            "Waits for the results and gives them. To be called once.");
@@ -226,8 +229,14 @@ void BindSession(nb::module_& m) {
       m, "Session", nb::is_weak_referenceable(),
       "Runs a program. It owns the memory of intermediate results, and its variables unless it "
       "is given a store; one thread at a time may use it.")
-      .def(nb::init<const SharedProgram&, std::shared_ptr<VariableStore>>(), "program"_a,
-           "store"_a.none() = nb::none())
+      .def(
+          "__init__",
+          [](PySession* self, const SharedProgram& program, std::shared_ptr<VariableStore> store) {
+            // It puts initial values into the store, and may have to wait for that.
+            const nb::gil_scoped_release released;
+            new (self) PySession(program, std::move(store));
+          },
+          "program"_a, "store"_a.none() = nb::none())
       .def_prop_ro("program", [](const PySession& s) { return s.program; })
       .def_prop_ro("store", [](const PySession& s) { return s.session.store(); })
       .def("run", RunSession, "inputs"_a, "out"_a = nb::none(), "results"_a = nb::none(),

@@ -22,6 +22,15 @@ auto Unlocked(F&& f) {
 }
 
 /// collections.abc's view of the mapping.
+// A store is locked by runs, which may want the interpreter's lock before they give it back: so
+// nobody waits for a store with that in hand.
+std::vector<std::string> NamesOf(const VariableStore& s) {
+  return Unlocked([&] { return s.Names(); });
+}
+bool Has(const VariableStore& s, const std::string& name) {
+  return Unlocked([&] { return s.Has(name); });
+}
+
 template <char kind>
 nb::object ViewOf(nb::handle_t<VariableStore> self) {
   const char* name = kind == 'K' ? "KeysView" : kind == 'V' ? "ValuesView" : "ItemsView";
@@ -36,15 +45,15 @@ void BindStore(nb::module_& m) {
       "State variables by name, which sessions share and runs write: a mapping to arrays. What it "
       "gives and takes are copies.")
       .def(nb::init<>())
-      .def("__len__", [](const VariableStore& s) { return s.Names().size(); })
+      .def("__len__", [](const VariableStore& s) { return NamesOf(s).size(); })
       .def(
           "__contains__",
           [](const VariableStore& s, nb::handle name) {
-            return PyUnicode_Check(name.ptr()) && s.Has(nb::cast<std::string>(name));
+            return PyUnicode_Check(name.ptr()) && Has(s, nb::cast<std::string>(name));
           },
           nb::sig("def __contains__(self, name: object, /) -> bool"))
       .def(
-          "__iter__", [](const VariableStore& s) { return nb::cast(s.Names()).attr("__iter__")(); },
+          "__iter__", [](const VariableStore& s) { return nb::cast(NamesOf(s)).attr("__iter__")(); },
           nb::sig("def __iter__(self) -> typing.Iterator[str]"))
       .def(
           "__getitem__",
@@ -61,7 +70,9 @@ void BindStore(nb::module_& m) {
           nb::sig("def __setitem__(self, name: str, value: ArrayLike, /) -> None"))
       .def("__delitem__",
            [](VariableStore& s, const std::string& name) {
-             if (!Unlocked([&] { return s.Erase(name); })) (void)s.Get(name);  // raises
+             Unlocked([&] {
+               if (!s.Erase(name)) (void)s.Get(name);  // raises
+             });
            })
       .def("keys", &ViewOf<'K'>, nb::sig("def keys(self) -> typing.KeysView[str]"))
       .def("values", &ViewOf<'V'>, nb::sig("def values(self) -> typing.ValuesView[typing.Any]"))
@@ -69,7 +80,7 @@ void BindStore(nb::module_& m) {
       .def(
           "get",
           [](const VariableStore& s, const std::string& name, nb::object otherwise) {
-            if (!s.Has(name)) return otherwise;
+            if (!Has(s, name)) return otherwise;
             return ToArray(Unlocked([&] { return s.Get(name); }), true);
           },
           "name"_a, "default"_a = nb::none(),
@@ -77,7 +88,7 @@ void BindStore(nb::module_& m) {
       .def(
           "pop",
           [](VariableStore& s, const std::string& name, const nb::args& otherwise) {
-            if (!s.Has(name) && otherwise.size() == 1) return nb::object(otherwise[0]);
+            if (!Has(s, name) && otherwise.size() == 1) return nb::object(otherwise[0]);
             nb::object value = ToArray(Unlocked([&] { return s.Get(name); }), true);
             Unlocked([&] { s.Erase(name); });
             return value;
@@ -104,11 +115,15 @@ void BindStore(nb::module_& m) {
           nb::sig("def update(self, *other: typing.Any, **named: typing.Any) -> None"))
       .def("clear",
            [](VariableStore& s) {
-             for (const std::string& name : s.Names()) Unlocked([&] { s.Erase(name); });
+             for (const std::string& name : NamesOf(s)) Unlocked([&] { s.Erase(name); });
            })
-      .def_prop_ro("nbytes", &VariableStore::num_bytes)
-      .def_prop_ro("metadata", &VariableStore::AllMetadata,
-                   "Texts that go with the variables into checkpoints (a copy).")
+      .def_prop_ro(
+          "nbytes",
+          [](const VariableStore& s) { return Unlocked([&] { return s.num_bytes(); }); })
+      .def_prop_ro(
+          "metadata",
+          [](const VariableStore& s) { return Unlocked([&] { return s.AllMetadata(); }); },
+          "Texts that go with the variables into checkpoints (a copy).")
       .def(
           "adopt",
           [](VariableStore& s, const std::string& name, nb::handle array) {
@@ -121,7 +136,12 @@ void BindStore(nb::module_& m) {
       .def(
           "sync", [](VariableStore& s) { Unlocked([&] { s.Sync(); }); },
           "Before adopted arrays are looked at or written between runs on a device.")
-      .def("set_metadata", &VariableStore::SetMetadata, "key"_a, "value"_a)
+      .def(
+          "set_metadata",
+          [](VariableStore& s, const std::string& key, std::string value) {
+            Unlocked([&] { s.SetMetadata(key, std::move(value)); });
+          },
+          "key"_a, "value"_a)
       .def(
           "save",
           [](const VariableStore& s, nb::handle path) {
@@ -139,7 +159,7 @@ void BindStore(nb::module_& m) {
           "path"_a, nb::sig("def load(self, path: PathLike) -> None"),
           "Takes variables and metadata from a checkpoint of the same model.")
       .def("__repr__", [](const VariableStore& s) {
-        return "<VariableStore: " + std::to_string(s.Names().size()) + " variables>";
+        return "<VariableStore: " + std::to_string(NamesOf(s).size()) + " variables>";
       });
 }
 

@@ -84,7 +84,7 @@ AttrValue ToAttrValue(nb::handle object, const std::string& type, const std::str
   }
   if (type == "tensor") {
     if (std::shared_ptr<Tensor> tensor; nb::try_cast(object, tensor) && tensor)
-      return AttrValue(TensorPtr(tensor));
+      return AttrValue(OwnCopy(tensor));  // its array may be written
     return AttrValue(ToOwnTensor(object, {{}, "attribute", &name}));
   }
   if (PyBool_Check(object.ptr())) return AttrValue(object.ptr() == Py_True);
@@ -99,7 +99,7 @@ AttrValue ToAttrValue(nb::handle object, const std::string& type, const std::str
   if (SharedGraph graph; nb::try_cast(object, graph) && graph)
     return AttrValue(GraphPtr(std::make_shared<Graph>(*graph)));
   if (std::shared_ptr<Tensor> tensor; nb::try_cast(object, tensor) && tensor)
-    return AttrValue(TensorPtr(tensor));
+    return AttrValue(OwnCopy(tensor));  // its array may be written
   if (const auto i = AsInt(object)) return AttrValue(*i);
   if (const auto f = AsDouble(object)) return AttrValue(*f);
   if (nb::hasattr(object, "__array__") || nb::hasattr(object, "__dlpack__")) {

@@ -69,13 +69,12 @@ std::vector<Dim> DimsOf(const Ints& dims, const Ints& strides, int64_t width) {
   std::vector<Dim> all;
   int64_t to = width;
   for (size_t d = dims.size(); d-- > 0;) {
+    if (dims[d] == 1) continue;  // its stride may say anything
     const int64_t from = CheckedMul(strides[d], width);
-    if (dims[d] != 1) {
-      if (!all.empty() && all.back().from * all.back().extent == from)
-        all.back().extent *= dims[d];
-      else
-        all.push_back({dims[d], to, from});
-    }
+    if (!all.empty() && all.back().from * all.back().extent == from)
+      all.back().extent *= dims[d];
+    else
+      all.push_back({dims[d], to, from});
     to *= dims[d];
   }
   std::reverse(all.begin(), all.end());

@@ -58,6 +58,25 @@ std::optional<InferredBody> TryBranch(const GraphAttr& branch, const std::vector
   }
 }
 
+/// Has a value for all values of its symbols: no sizes that have to broadcast, no division by what
+/// may be 0.
+bool IsTotal(SymInt e) {
+  struct Visitor : SymVisitor {
+    void Const(int64_t v) override { not_0.push_back(v != 0); }
+    void Sym(SymInt) override { not_0.push_back(false); }
+    void Op(char op) override {
+      const bool by_number = not_0.back();
+      not_0.pop_back();
+      not_0.back() = false;
+      total = total && op != 'b' && ((op != '/' && op != '%') || by_number);
+    }
+    std::vector<bool> not_0;  // of the operands so far: numbers other than 0
+    bool total = true;
+  } visitor;
+  VisitPostfix(e, visitor);
+  return visitor.total;
+}
+
 void IfShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<IfParam>(ctx.node());
   const auto types = TypesFrom(ctx, 1);
@@ -92,6 +111,8 @@ void IfShape(InferShapeContext& ctx) {
   const auto either = [&](SymInt d, SymInt e) -> SymInt {
     if (!IsOuter(d, outer) || !IsOuter(e, outer)) return {};
     if (d == e || !first.known()) return d == e ? d : SymInt();
+    // The size of the branch that is not taken is evaluated with it.
+    if (!IsTotal(d) || !IsTotal(e)) return {};
     constexpr uint32_t kReadable = 128;  // of nodes; what is larger is a size that a run tells
     const SymInt chosen = e + first * (d - e);
     if (chosen.size() > kReadable) return {};

@@ -37,9 +37,11 @@ void SmallMatMulShape(InferShapeContext& ctx) {
   if (!a.has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
   WEFT_CHECK(a.rank() > 0, kShapeMismatch, "{}: A is a scalar", ctx.node()->Describe());
   UnifyDims(ctx, a[a.rank() - 1], b[0], "the inner dimensions");
-  WEFT_CHECK(!b[1].known() || !b[1].is_const() || p.begin + p.columns <= b[1].value(),
-             kBadAttribute, "{}: columns [{}, {}) of {}", ctx.node()->Describe(), p.begin,
-             p.begin + p.columns, b.ToString());
+  const int64_t end = CheckedAdd(p.begin, p.columns);
+  const bool all = p.begin == 0 && p.columns == 0;
+  WEFT_CHECK(all || !b[1].known() || ctx.facts().LessEqual(end, b[1]) == Proof::kYes, kBadAttribute,
+             "{}: columns [{}, {}) of {}", ctx.node()->Describe(), p.begin, end, b.ToString());
+  if (!all && !b[1].known()) return Unknown(ctx, 0, "the columns of B are not known");
   std::vector<SymInt> dims = a.dims();
   if (p.columns > 0)
     dims.back() = SymInt(p.columns);

@@ -148,6 +148,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   const auto open = [&] {
     return std::make_unique<VariableAccess>(*store_, p.writes_variables_, p.on_device_);
   };
+  std::vector<std::shared_ptr<Tensor>> before;  // goes behind the lock: it may be the caller's
   auto access = open();
   if (access->version() != store_version_) {
     // The caller may have erased a variable since the session was made.
@@ -157,7 +158,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
       Initialise();
       access = open();
     }
-    state_->variables.clear();
+    before.swap(state_->variables);
     state_->device_variables.clear();
     state_->adopted.clear();
     store_version_ = 0;
@@ -307,6 +308,7 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
   } reset{*state_};
   state_->keeps_outputs = true;
   std::vector<std::shared_ptr<Tensor>> outputs = bound;
+  std::vector<size_t> replaced;  // they take their results when the run is over
   for (size_t i = 0; i < bound.size(); ++i) {
     if (!bound[i]) continue;
     WEFT_CHECK(!bound[i]->read_only(), kBadBinding, "the tensor bound to output '{}' is read-only",
@@ -322,8 +324,15 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
                  bound[i]->place().ToString(), i);
       outputs[i] = nullptr;
     }
+    // Which a variable must not be part of, whatever is read meanwhile.
+    if (!outputs[i]) replaced.push_back(i);
   }
   RunInto(inputs, &outputs);
+  for (const size_t i : replaced)
+    for (const size_t v : state_->adopted)
+      WEFT_CHECK(!ShareMemory(*bound[i], *state_->variables[v]), kBadBinding,
+                 "the tensor given for output '{}' shares memory with variable '{}'",
+                 program_->outputs()[i].name, program_->impl().variables_[v].name);
   for (size_t i = 0; i < outputs.size() && i < bound.size(); ++i) {
     if (!bound[i] || outputs[i] == bound[i]) continue;
     const Tensor& from = *outputs[i];

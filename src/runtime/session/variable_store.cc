@@ -165,13 +165,15 @@ void VariableStore::Adopt(const std::string& name, std::shared_ptr<Tensor> tenso
              tensor->type().ToString(), tensor->place().ToString());
   WEFT_CHECK(!tensor->read_only(), kBadBinding,
              "variable '{}': a read-only tensor cannot be adopted", name);
+  // What was there may be the caller's, and calls him when it goes: not with the lock held.
+  std::shared_ptr<Tensor> before;
   std::unique_lock lock(impl_->mutex);
   for (const auto& [other, t] : impl_->tensors)
     WEFT_CHECK(other == name || !ShareMemory(*t, *tensor), kBadBinding,
                "variables '{}' and '{}' would share memory", other, name);
   if (impl_->adopted.count(name)) impl_->GiveUp(name);
   impl_->on_device.erase(name);
-  impl_->tensors[name] = std::move(tensor);
+  before = std::exchange(impl_->tensors[name], std::move(tensor));
   impl_->adopted.insert(name);
   ++impl_->version;
 }
@@ -206,9 +208,11 @@ bool VariableStore::Has(const std::string& name) const {
 }
 
 bool VariableStore::Erase(const std::string& name) {
+  decltype(impl_->tensors)::node_type before;  // as in Adopt
   std::unique_lock lock(impl_->mutex);
   if (impl_->adopted.erase(name) > 0) impl_->GiveUp(name);
-  if (impl_->tensors.erase(name) == 0) return false;
+  before = impl_->tensors.extract(name);
+  if (before.empty()) return false;
   impl_->on_device.erase(name);
   ++impl_->version;
   return true;
