@@ -346,13 +346,21 @@ std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) 
   } catch (const nb::python_error& refused) {
     ThrowRefused(object, wanted, refused);
   }
-  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (!managed) {
-    PyErr_Clear();
+  // Row-major: what lies otherwise is copied, and its owner let go at once.
+  const std::vector<int64_t> row_major;
+  std::shared_ptr<Tensor> tensor;
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    auto* managed = static_cast<DLManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    tensor = TakeDLPack(managed, row_major).tensor;
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+    auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    tensor = TakeDLPack(managed, row_major).tensor;
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  } else {
     ThrowBadInput("__dlpack__ of " + TypeNameOf(object) + " gave no 'dltensor'", wanted.Place());
   }
-  std::shared_ptr<Tensor> tensor = FromDLPack(managed);
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   // Its deleter may want the interpreter's lock, and gets it with an object of ours.
   struct Held {
     std::shared_ptr<Tensor> tensor;
