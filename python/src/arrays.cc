@@ -347,18 +347,21 @@ std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) 
   } catch (const nb::python_error& refused) {
     ThrowRefused(object, wanted, refused);
   }
+  // Row-major: what lies otherwise is copied, and its owner let go at once.
+  const std::vector<int64_t> row_major;
   std::shared_ptr<Tensor> tensor;
-  const auto take = [&](auto* form, const char* name, const char* used) {
-    if (!PyCapsule_IsValid(capsule.ptr(), name)) return false;
-    auto* managed = static_cast<decltype(form)>(PyCapsule_GetPointer(capsule.ptr(), name));
-    tensor = TakeDLPack(managed, {}).tensor;
-    PyCapsule_SetName(capsule.ptr(), used);
-    return true;
-  };
-  if (!take(static_cast<DLManagedTensorVersioned*>(nullptr), "dltensor_versioned",
-            "used_dltensor_versioned") &&
-      !take(static_cast<DLManagedTensor*>(nullptr), "dltensor", "used_dltensor"))
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    auto* managed = static_cast<DLManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    tensor = TakeDLPack(managed, row_major).tensor;
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+    auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    tensor = TakeDLPack(managed, row_major).tensor;
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  } else {
     ThrowBadInput("__dlpack__ of " + TypeNameOf(object) + " gave no 'dltensor'", wanted.Place());
+  }
   // Its deleter may want the interpreter's lock, and gets it with an object of ours.
   struct Held {
     std::shared_ptr<Tensor> tensor;
@@ -401,15 +404,24 @@ TensorPtr TensorOfObject(nb::handle object, const Wanted& wanted) {
     const nb::object want = NumpyDType(dtype);
     if (want.is_valid() && !want.is_none()) {
       if (DTypeOfNumpy(PyArray_TYPE(a)) != dtype) {
+        // Whole numbers keep their values; of others numpy says which kinds go together.
+        const bool whole = PyTypeNum_ISINTEGER(PyArray_TYPE(a)) && !IsFloat(dtype);
+        nb::object cast;
         try {
-          nb::object cast = array.attr("astype")(want, nb::arg("casting") = "same_kind");
-          array = std::move(cast);
+          cast = array.attr("astype")(want, nb::arg("casting") = whole ? "unsafe" : "same_kind");
         } catch (nb::python_error&) {
           ThrowDType(wanted,
                      "a " + TypeNameOf(object) + " of " + DTypeText(a) + " is not of dtype " +
                          std::string(DTypeName(dtype)),
                      "");
         }
+        if (whole &&
+            !nb::cast<bool>(nb::module_::import_("numpy").attr("array_equal")(cast, array)))
+          ThrowDType(wanted,
+                     "a " + TypeNameOf(object) + " holds numbers beyond dtype " +
+                         std::string(DTypeName(dtype)),
+                     "");
+        array = std::move(cast);
       }
     }
   }

@@ -162,6 +162,7 @@ void BindCalls(nb::module_& m) {
   const nb::object threading = nb::module_::import_("threading");
   const auto main = nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
   all.main_thread = pthread_t(main);  // CPython's ident is the pthread_t
+  sigaction(SIGINT, nullptr, &all.former);
   pthread_atfork(nullptr, nullptr, Calls::AfterFork);
   (void)m;
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(Calls::EndAll));

@@ -218,10 +218,11 @@ void BindSession(nb::module_& m) {
                " us>";
       });
   nb::class_<PyPending>(m, "PendingRun", "A run that `Session.start` has begun.")
-      .def_prop_ro("ready", [](const PyPending& p) {
-        // While another thread waits for it, it is not.
-        return !p.run || (!p.session->busy && p.run->ready());
-      })
+      .def_prop_ro("ready",
+                   [](const PyPending& p) {
+                     // While another thread waits for it, it is not.
+                     return !p.run || (!p.session->busy && p.run->ready());
+                   })
       .def("wait", WaitFor, nb::kw_only(), "results"_a = nb::none(),
            nb::sig("def wait(self, *, results: str | None = None) -> list[typing.Any]"),
            "Waits for the results and gives them. To be called once.");

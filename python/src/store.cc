@@ -53,7 +53,8 @@ void BindStore(nb::module_& m) {
           },
           nb::sig("def __contains__(self, name: object, /) -> bool"))
       .def(
-          "__iter__", [](const VariableStore& s) { return nb::cast(NamesOf(s)).attr("__iter__")(); },
+          "__iter__",
+          [](const VariableStore& s) { return nb::cast(NamesOf(s)).attr("__iter__")(); },
           nb::sig("def __iter__(self) -> typing.Iterator[str]"))
       .def(
           "__getitem__",
@@ -117,9 +118,8 @@ void BindStore(nb::module_& m) {
            [](VariableStore& s) {
              for (const std::string& name : NamesOf(s)) Unlocked([&] { s.Erase(name); });
            })
-      .def_prop_ro(
-          "nbytes",
-          [](const VariableStore& s) { return Unlocked([&] { return s.num_bytes(); }); })
+      .def_prop_ro("nbytes",
+                   [](const VariableStore& s) { return Unlocked([&] { return s.num_bytes(); }); })
       .def_prop_ro(
           "metadata",
           [](const VariableStore& s) { return Unlocked([&] { return s.AllMetadata(); }); },

@@ -32,11 +32,13 @@ nb::object CapsuleOf(void* managed, const char* name, PyCapsule_Destructor relea
 nb::object DLPackOf(const std::shared_ptr<Tensor>& tensor, const nb::kwargs& options) {
   const nb::object version =
       options.contains("max_version") ? nb::object(options["max_version"]) : nb::none();
+  const bool copied = options.contains("copy") && nb::handle(options["copy"]).is(Py_True);
+  const TensorPtr given = copied ? OwnCopy(tensor) : tensor;
   if (!version.is_none() && nb::cast<int>(version[0]) >= 1)
-    return CapsuleOf(ToDLPackVersioned(tensor), "dltensor_versioned", [](PyObject* c) {
-      ReleaseUnused<DLManagedTensorVersioned>(c, "dltensor_versioned");
-    });
-  return CapsuleOf(ToDLPack(tensor), "dltensor",
+    return CapsuleOf(
+        ToDLPackVersioned(given, {false, copied}), "dltensor_versioned",
+        [](PyObject* c) { ReleaseUnused<DLManagedTensorVersioned>(c, "dltensor_versioned"); });
+  return CapsuleOf(ToDLPack(given), "dltensor",
                    [](PyObject* c) { ReleaseUnused<DLManagedTensor>(c, "dltensor"); });
 }
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import pickle
 import unittest
+from typing import Any
 
 import numpy as np
-from common import floats
+from common import Array, floats
 
 import weft
 
@@ -54,15 +55,16 @@ class TensorTest(unittest.TestCase):
 
     def test_another_framework(self) -> None:
         class Foreign:
-            def __init__(self, array: np.ndarray) -> None:
-                self.array = array
+            def __init__(self, array: Array, versioned: bool) -> None:
+                self.array, self.versioned = array, versioned
 
-            def __dlpack__(self, **options: object) -> object:
-                return self.array.__dlpack__()
+            def __dlpack__(self, **options: Any) -> Any:
+                return self.array.__dlpack__(**options) if self.versioned else self.array.__dlpack__()
 
         x = floats(3, 4)
         for given in (x, x.T, x[::2]):
-            np.testing.assert_array_equal(weft.Tensor(Foreign(given)).numpy(), given)
+            for versioned in (False, True):
+                np.testing.assert_array_equal(weft.Tensor(Foreign(given, versioned)).numpy(), given)
 
         class Refusing:
             def __dlpack__(self, **options: object) -> object:
