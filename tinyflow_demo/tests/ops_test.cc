@@ -14,9 +14,12 @@ WEFT_REGISTER_OP_IN(tinyflow_test, Opaque)
                                 [](weft::InferTypeContext& c) { c.set_out(0, c.in(0)); })
     .set_attr<weft::FInferShape>("FInferShape",
                                  [](weft::InferShapeContext& c) { c.set_out(0, c.in(0)); })
-    .set_attr<weft::FCodeGen>("FCodeGen", [](const weft::NodePtr&, const weft::Exprs& x) {
-      return weft::Exprs{x[0] * 2};
-    });
+    // In the general form: of an element-wise one the gradient would be derived.
+    .set_attr<weft::FCodeGen>("FCodeGen",
+                              [](const weft::NodePtr&, const std::vector<weft::TensorArg>& x,
+                                 const weft::OutputAt& at) {
+                                return weft::Exprs{x[0](at(0)) * 2};
+                              });
 
 const char* const kSessions[] = {"cpu", "cpu fusion"};
 

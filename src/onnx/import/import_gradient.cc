@@ -217,11 +217,15 @@ Value Importer::ValueAround(Scope* s, const std::string& name) {
 void Importer::CheckGradients(Scope* s, const BodyOperands& operands) {
   const Build& build = *s->build;
   const size_t num_own = build.inputs.size() - build.captured.size();
+  // The first Scan has the lengths of its sequences before what its body is given.
+  const Record& r = operands.node;
+  const size_t in_front = r.domain.empty() && r.op == "Scan" && r.version < 9 ? 1 : 0;
   for (const HeldGradient& g : build.gradients) {
     // Inputs that are computed of what is named, in an iteration or in front of the first one.
     std::unordered_set<NodeId> depend;
     const auto depends = [&](size_t i) {
-      if (i < operands.own.size() && DependsOn(*build.outer, {operands.own[i]}, g.named, 1))
+      if (i + in_front < operands.own.size() &&
+          DependsOn(*build.outer, {operands.own[i + in_front]}, g.named, 1))
         return true;
       const int next = NextOf(operands.node, i, num_own);
       if (next < 0 || size_t(next) >= build.graph.outputs.size()) return false;

@@ -14,6 +14,7 @@
 #include "ops/util/shape_util.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 
 namespace weft::ops {
 namespace {

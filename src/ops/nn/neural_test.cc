@@ -319,6 +319,7 @@ TEST_CASE("gathers") {
 TEST_CASE("examples of every op run in f16 and close to f64") {
   for (const Op* op : Op::List()) {
     if (op->name == "Split" || !Op::GetAttr<FCodeGen>("FCodeGen").count(op)) continue;
+    if (op->name == "weft::Expression") continue;  // an attribute says which dtypes it takes
     for (const OpExample& row : op->examples) {
       const auto with = [&row](const char* dtype) {
         std::vector<std::string> inputs = row.inputs;

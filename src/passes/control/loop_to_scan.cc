@@ -194,6 +194,17 @@ class Converter {
     const SymTensorPtr* v = values.find(m);
     return v && *v && (*v)->elements.size() == 1 ? (*v)->elements[0] : SymInt();
   }
+  /// Something that the loop reads is as long: slices, and the numbers of all iterations, take no
+  /// more memory than that.
+  bool IsExtent(SymInt trips) const {
+    const auto& shapes = g_.GetAttr<ShapeMap>("shape");
+    for (size_t i = 2; i < loop_->num_inputs(); ++i) {
+      const Shape* s = loop_->inputs[i].node ? shapes.find(loop_->inputs[i]) : nullptr;
+      for (int d = 0; s && s->has_rank() && d < s->rank(); ++d)
+        if ((*s)[d].known() && facts_.LessEqual(trips, (*s)[d]) == Proof::kYes) return true;
+    }
+    return false;
+  }
   /// Not known, or of a form that no Scan has: none.
   SymInt Trips() const {
     const NodeEntry begins = loop_->inputs[1];
@@ -208,8 +219,8 @@ class Converter {
       most = counts ? Min(most, *compared) : SymInt(*compared);
     }
     if (!most.known()) return {};
-    const bool fits =
-        most.is_const() ? most.value() <= kMostTrips : facts_.LessEqual(0, most) == Proof::kYes;
+    const bool fits = most.is_const() ? most.value() <= kMostTrips
+                                      : facts_.LessEqual(0, most) == Proof::kYes && IsExtent(most);
     return fits ? most : SymInt();
   }
   /// How often a loop runs that goes on while a counter is below a constant.

@@ -79,10 +79,13 @@ class Recurrence {
   bool any() const { return !products_.empty(); }
   size_t count() const { return products_.size(); }
   Graph Finish() {
+    // Other columns of a chain may read what is replaced: first all of them.
+    std::vector<std::pair<NodeEntry, NodeEntry>> replaced;
     for (const auto& [columns, cuts] : CutsByColumns()) {
       const auto made = ChainsOf(columns);
-      for (const auto& [from, cut] : cuts) body_.ReplaceUses(cut, made.at(from.key()));
+      for (const auto& [from, cut] : cuts) replaced.emplace_back(cut, made.at(from.key()));
     }
+    for (const auto& [cut, made] : replaced) body_.ReplaceUses(cut, made);
     for (const NodePtr& n : order_)
       if (products_.count(n->id()) && chains_.count(n->id()) == 0)
         body_.ReplaceUses(NodeEntry(n), Multiply(products_.at(n->id()), std::nullopt));
@@ -95,6 +98,10 @@ class Recurrence {
   std::optional<int64_t> LastOf(const NodeEntry& e) const {
     const Shape& s = ShapeOf(e);
     return s.has_rank() && s.rank() > 0 ? Known(s[s.rank() - 1]) : std::nullopt;
+  }
+  /// It is known which of its elements stand in which columns.
+  bool HasColumns(const NodeEntry& e) const {
+    return !e.node || (ShapeOf(e).has_rank() && (ShapeOf(e).rank() == 0 || LastOf(e)));
   }
   bool IsInvariant(const NodeEntry& e) const {
     return captures_.count(e.node->id()) != 0 || Graph::ConstantOf(e);
@@ -169,11 +176,15 @@ class Recurrence {
   void FindChains() {
     std::unordered_set<NodeId> behind, ends;
     for (const NodePtr& n : order_) {
+      const auto product = products_.find(n->id());
       const bool follows = IsElementwise(n) && LastOf(NodeEntry(n)) &&
+                           std::all_of(n->inputs.begin(), n->inputs.end(),
+                                       [&](const NodeEntry& e) { return HasColumns(e); }) &&
                            std::any_of(n->inputs.begin(), n->inputs.end(), [&](const NodeEntry& e) {
                              return e.node && behind.count(e.node->id()) != 0;
                            });
-      if (products_.count(n->id()) || follows) behind.insert(n->id());
+      const bool begins = product != products_.end() && HasColumns(product->second.addend);
+      if (begins || follows) behind.insert(n->id());
     }
     for (size_t i = order_.size(); i-- > 0;) {
       const NodePtr& n = order_[i];
@@ -205,7 +216,7 @@ class Recurrence {
     const auto cut = [&](const NodeEntry& e) {
       if (!e.node) return e;
       const std::optional<int64_t> last = LastOf(e);
-      if (!last || *last == 1) return e;  // the same for all columns
+      if (!last || *last == 1) return e;  // of rank 0, or one column: the same for all of them
       if (const auto it = made.find(e.key()); it != made.end()) return it->second;
       const NodeEntry piece = Slice(e, c);
       made.emplace(e.key(), piece);

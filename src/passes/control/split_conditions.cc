@@ -20,6 +20,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/graph/variable.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
@@ -138,6 +139,9 @@ class Splitter {
   Graph Decided(const Graph& g, SymInt number, bool holds) const {
     Graph body = g;
     body.SetInputs(body.inputs());
+    // What a body is given has no version that would say when it has changed.
+    for (const NodePtr& input : body.inputs())
+      if (IsSteady(input)) body.SetAttr(input, "steady", int64_t{0});
     const NodeEntry yes = body.AddConstant(Tensor::Scalar(DType::kBool, 1)),
                     no = body.AddConstant(Tensor::Scalar(DType::kBool, 0));
     for (const NodePtr& n : body.TopoOrder()) {

@@ -83,7 +83,9 @@ class Joiner {
     const bool lies_upright = gemm && n->attr<int64_t>("transA") != 0;
     Product p{n, lies_upright ? NodeEntry() : n->inputs[0],
               lies_upright ? n->inputs[0] : NodeEntry(), n->inputs[1], 0};
-    if (p.left.node && IsOp(p.left.node, "Transpose")) p.upright = p.left.node->inputs[0];
+    if (p.left.node && IsOp(p.left.node, "Transpose") &&
+        (!p.left.node->has_attr("perm") || p.left.node->attr<Ints>("perm") == Ints{1, 0}))
+      p.upright = p.left.node->inputs[0];
     const int64_t m = edit_.shape(e)[0].value(), width = edit_.shape(e)[1].value();
     p.k = edit_.shape(p.right)[0].value();
     if (p.k == 0 || CheckedMul(p.k, CheckedAdd(m, width)) > CheckedMul(m, width))

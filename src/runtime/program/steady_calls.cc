@@ -51,7 +51,11 @@ int64_t SteadyCalls::Update(const SteadySteps& steady, const ExecutionPlan& plan
     changed.resize(steady.inputs_.size());
     changed[i] = 1;
   }
-  if (changed.empty() && !other) return 0;
+  if (changed.empty() && !other && !calls_.empty()) return 0;
+  // Where a call cannot be made, nothing is left that says it was.
+  calls_.clear();
+  for (size_t i = 0; i < changed.size(); ++i)
+    if (changed[i]) kept.seen[i] = {};
   int64_t packs = 0;
   for (size_t k = 0; k < steady.steps_.size() && !changed.empty(); ++k) {
     const SteadySteps::StepOf& s = steady.steps_[k];
