@@ -84,6 +84,22 @@ class Calls(unittest.TestCase):
         [dx] = session.run(tf.gradients([y, x], [x], grad_ys=[tf.ones([]) * 2, tf.zeros([3])]), {x: a})
         np.testing.assert_allclose(dx, 2 * np.ones(3))
 
+    def test_first_extents_that_have_to_fit(self) -> None:
+        a, b, w = tf.placeholder("a"), tf.placeholder("b"), tf.Variable(tf.zeros([3]))
+        session, both = tf.Session(), tf.matmul(a, b)
+        session.run(tf.initialize_all_variables())
+        for rows in (2, 5):
+            x, y = numbers(rows, 3), numbers(3, 4)
+            np.testing.assert_allclose(session.run(both, {a: x, b: y}), x @ y, rtol=1e-4, atol=1e-5)
+        copied, sums = tf.assign(w, 2 * a), tf.reduce_sum(a * a, reduction_indices=[0])
+        for _ in range(2):
+            np.testing.assert_array_equal(session.run(copied, {a: [1, 2, 3]}), [2, 4, 6])
+            np.testing.assert_array_equal(session.run(w), [2, 4, 6])
+        for rows in (1, 4):
+            self.assertEqual(session.run(sums, {a: np.ones(rows)}), rows)
+        with self.assertRaises(weft.ShapeError):
+            session.run(copied, {a: [1, 2]})
+
     def test_shapes(self) -> None:
         x, label = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
         h = tf.nn.conv2d(x, num_filter=20, ksize=[1, 5, 5, 1], name="shapes", no_bias=False)

@@ -31,6 +31,7 @@ class Session:
 
     def __init__(self, config: str = "cpu", *, device: str | None = None) -> None:
         self.backend, self.store = _backend(device or config), weft.VariableStore()
+        self._fixed: set[Any] = set()
         self._programs: dict[Any, tuple[weft.Session, list[Placeholder | Source]]] = {}
 
     def run(self, fetches: Symbol | Sequence[Symbol], feed_dict: Mapping[Any, Any] | None = None) -> Any:
@@ -55,10 +56,12 @@ class Session:
                 raise weft.ShapeError(f"{p.name!r} has the shape {list(said)}, and {list(shape)} is fed")
             free = shape and shape[0] != 1 and said[0] is None
             dims[p] = (sizes.setdefault(shape[0], f"n{len(sizes)}"), *shape[1:]) if free else shape
-        try:
-            return self._compiled(wanted, dims)
-        except weft.ShapeError:  # a first extent that has to be a certain number
-            return self._compiled(wanted, {p: value.shape for p, value in feeds.items()})
+        if (*wanted, *dims.items()) not in self._fixed:
+            try:
+                return self._compiled(wanted, dims)
+            except weft.ShapeError:  # a first extent that has to be a certain number
+                self._fixed.add((*wanted, *dims.items()))
+        return self._compiled(wanted, {p: value.shape for p, value in feeds.items()})
 
     def _compiled(self, wanted: list[Symbol], dims: Mapping[Any, Any]) -> tuple[weft.Session, list[Placeholder | Source]]:
         key = (*wanted, *dims.items())
