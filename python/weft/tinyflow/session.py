@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Mapping, Sequence
 
@@ -10,6 +11,10 @@ import numpy as np
 import weft
 from weft.tinyflow.graph import Lowering
 from weft.tinyflow.symbol import Assign, Many, Placeholder, Shape, Source, Symbol, Variable
+
+# As the command tinyflow does: threads that wait let others work soon. Has an effect where OpenMP is not loaded yet.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _backend(words: str) -> str:
