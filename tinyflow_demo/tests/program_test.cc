@@ -349,7 +349,9 @@ TEST_CASE("ResNet-50 in bfloat16 is near f32, and its parameters learn") {
   o.size = 32;
   o.blocks = 1;
   o.seconds = 0;
-  o.rate = 0.01;
+  // Of 0.01 the first step takes the loss from 7 to 2, and what is rounded by 0.3 to 15 %, seed by
+  // seed and whichever kernels sum: that tells nothing. Of this it is below 1 % in all of them.
+  o.rate = 0.001;
   const app::BenchResult exact = app::Bench(o);
   o.dtype = "bfloat16";
   const app::BenchResult rounded = app::Bench(o);
@@ -361,7 +363,7 @@ TEST_CASE("ResNet-50 in bfloat16 is near f32, and its parameters learn") {
     CAPTURE(i);
     CHECK(std::isfinite(rounded.losses[i]));
     // 8 bits of mantissa through 16 layers.
-    CHECK(rounded.losses[i] == doctest::Approx(exact.losses[i]).epsilon(0.03));
+    CHECK(rounded.losses[i] == doctest::Approx(exact.losses[i]).epsilon(0.015));
     CHECK(rounded.losses[i] != exact.losses[i]);
   }
 }
