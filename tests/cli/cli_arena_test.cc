@@ -161,7 +161,8 @@ TEST_SUITE("weft command") {
       return ran.at("arena_bytes").get<int64_t>();
     };
     CHECK(arena("x=1") == said.at("peak_bytes"));
-    CHECK(arena("x=-1") < said.at("peak_bytes"));
+    // Memory lies at the bound, whatever is found.
+    CHECK(arena("x=-1") == said.at("peak_bytes"));
     CHECK(Weft({"inspect", path, "--bind", "n=37"}).out.find("peak     at most ") !=
           std::string::npos);
   }

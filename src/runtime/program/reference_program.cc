@@ -40,8 +40,10 @@ class ReferenceProgram final : public Program::Impl {
       contents[variables_[i].name] = state.variables[i];
     EvalOptions options;
     options.state = &contents;
-    CheckSizes(inputs);
+    const SymBindings sizes = SizesOf(inputs);
     std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
+    // Behind the operators, which name themselves where a size does not suit them.
+    graph_.AttrOr<Facts>("facts").CheckHolds(sizes);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
       const bool own = results[i].use_count() == 1 && results[i]->is_tensor() && !state.make_result;
@@ -65,8 +67,8 @@ class ReferenceProgram final : public Program::Impl {
   }
 
  private:
-  /// What the binding of a plan checks: that inputs agree, and what is known of their symbols.
-  void CheckSizes(const std::vector<TensorPtr>& inputs) const {
+  /// Of the symbols. Inputs have to agree about them, as the binding of a plan checks it.
+  SymBindings SizesOf(const std::vector<TensorPtr>& inputs) const {
     struct Bound {
       int64_t value;
       const std::string* input;
@@ -88,7 +90,7 @@ class ReferenceProgram final : public Program::Impl {
     }
     SymBindings symbols;
     for (const auto& [name, b] : bound) symbols.emplace(name, b.value);
-    graph_.AttrOr<Facts>("facts").CheckHolds(symbols);
+    return symbols;
   }
 };
 
