@@ -149,6 +149,12 @@ TEST_CASE("adopted variables: inputs and results are apart from them") {
       e = Catch([&] { s.RunBound({Vector({1, 1, 1})}, bound); });
       REQUIRE(e);
       CHECK(e->says("shares memory with variable 'w'"));
+      // Also where the result would take the place of an input, before anything has run.
+      const Floats before = v.Read();
+      e = Catch([&] { s.RunBound({w.tensor}, bound); });
+      REQUIRE(e);
+      CHECK(e->says("shares memory with variable 'w'"));
+      CHECK(v.Read() == before);
       s.set_result_allocator([&](size_t, DType t, const std::vector<int64_t>& dims) {
         return std::make_shared<Tensor>(t, dims, w.data(), nullptr);
       });

@@ -55,6 +55,9 @@ struct ProgramState {
   std::vector<const Tensor*> apart;
   /// Of a session that runs: what the caller gave, and gets back where the run fails.
   std::vector<std::shared_ptr<Tensor>> given_outputs;
+  /// Of Session::RunBound: outputs, by number, and tensors bound to them that share memory with an
+  /// input, and so are written behind the run.
+  std::vector<std::pair<size_t, const Tensor*>> replaced;
   /// Of a body or a region on a device: whose stream it is given to; its operands and results are
   /// the device's. Null: it is a program by itself.
   std::shared_ptr<DeviceSession> device;

@@ -75,10 +75,13 @@ void CheckAdopted(const Program::Impl& p, const ProgramState& s,
       WEFT_CHECK(!ShareMemory(*inputs[i], *s.variables[v]), kBadBinding,
                  "input '{}' shares memory with variable '{}', which the run writes",
                  p.inputs_[i].name, name);
-    for (size_t i = 0; i < outputs.size(); ++i)
-      WEFT_CHECK(!outputs[i] || !ShareMemory(*outputs[i], *s.variables[v]), kBadBinding,
+    const auto check = [&](size_t i, const Tensor* given) {
+      WEFT_CHECK(!given || !ShareMemory(*given, *s.variables[v]), kBadBinding,
                  "the tensor given for output '{}' shares memory with variable '{}'",
                  p.outputs_[i].name, name);
+    };
+    for (size_t i = 0; i < outputs.size(); ++i) check(i, outputs[i].get());
+    for (const auto& [i, given] : s.replaced) check(i, given);
   }
 }
 
@@ -304,11 +307,13 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
     const std::vector<TensorPtr>& inputs, const std::vector<std::shared_ptr<Tensor>>& bound) {
   struct Reset {
     ProgramState& state;
-    ~Reset() { state.keeps_outputs = false; }
+    ~Reset() {
+      state.keeps_outputs = false;
+      state.replaced.clear();
+    }
   } reset{*state_};
   state_->keeps_outputs = true;
   std::vector<std::shared_ptr<Tensor>> outputs = bound;
-  std::vector<size_t> replaced;  // they take their results when the run is over
   for (size_t i = 0; i < bound.size(); ++i) {
     if (!bound[i]) continue;
     WEFT_CHECK(!bound[i]->read_only(), kBadBinding, "the tensor bound to output '{}' is read-only",
@@ -324,15 +329,9 @@ std::vector<std::shared_ptr<Tensor>> Session::RunBound(
                  bound[i]->place().ToString(), i);
       outputs[i] = nullptr;
     }
-    // Which a variable must not be part of, whatever is read meanwhile.
-    if (!outputs[i]) replaced.push_back(i);
+    if (!outputs[i]) state_->replaced.emplace_back(i, bound[i].get());
   }
   RunInto(inputs, &outputs);
-  for (const size_t i : replaced)
-    for (const size_t v : state_->adopted)
-      WEFT_CHECK(!ShareMemory(*bound[i], *state_->variables[v]), kBadBinding,
-                 "the tensor given for output '{}' shares memory with variable '{}'",
-                 program_->outputs()[i].name, program_->impl().variables_[v].name);
   for (size_t i = 0; i < outputs.size() && i < bound.size(); ++i) {
     if (!bound[i] || outputs[i] == bound[i]) continue;
     const Tensor& from = *outputs[i];
