@@ -34,8 +34,13 @@ class GraphTest(unittest.TestCase):
         plus, times = session_of(g).run(a)
         np.testing.assert_array_equal(plus, a + 1)
         np.testing.assert_array_equal(times, a * (1 << 60))
-        with self.assertRaises(TypeError):
-            x + 0.5
+        for number in (0.5, float("inf"), float("nan"), 1e300):
+            with self.assertRaises(TypeError):
+                x + number
+        small = g.input("small", "u8", [3])
+        for whole in (300, -1):
+            with self.assertRaisesRegex(TypeError, "beyond u8"):
+                small + whole
 
     def test_no_truth_value(self) -> None:
         g = weft.Graph()

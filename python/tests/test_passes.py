@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import pickle
 import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -288,6 +289,27 @@ class StoreTest(unittest.TestCase):
         with self.assertRaises(weft.BadInputError):
             store.adopt("r", read_only)
         store.sync()
+
+    def test_a_store_in_two_threads(self) -> None:
+        """Whoever waits for the store lets others have the interpreter: an adopted array goes with its lock."""
+        store = weft.VariableStore()
+        store["other"] = floats(3)
+        done = threading.Event()
+
+        def adopt() -> None:
+            for _ in range(3000):
+                store.adopt("w", np.zeros(4, np.float32))
+                del store["w"]
+            done.set()
+
+        thread = threading.Thread(target=adopt, daemon=True)
+        thread.start()
+        while not done.is_set():
+            self.assertIn(len(store), (1, 2))
+            self.assertNotIn("absent", store)
+            self.assertIn("other", list(store))
+            self.assertGreaterEqual(store.nbytes, 12)
+        thread.join()
 
     def test_a_store_of_another_model(self) -> None:
         store = weft.VariableStore()

@@ -28,6 +28,11 @@ class RunTest(unittest.TestCase):
         np.testing.assert_allclose(y, (np.arange(1, 9) + 0.5) * np.arange(1, 9))
         with self.assertRaises(TypeError):
             unary("Neg", "i64", [2]).run([0.5, 1.5])
+        # Whole numbers keep their values, or are refused.
+        np.testing.assert_array_equal(unary("Identity", "u8", [2]).run([1, 255])[0], [1, 255])
+        for dtype, value in (("u8", 256), ("u8", -1), ("i8", 300), ("i8", np.int64(300))):
+            with self.assertRaisesRegex(TypeError, "beyond dtype"):
+                unary("Identity", dtype, []).run(value)
 
     def test_out(self) -> None:
         s = session_of(example())

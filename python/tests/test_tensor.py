@@ -42,6 +42,9 @@ class TensorTest(unittest.TestCase):
         for version in (None, (1, 0)):
             weft.Tensor(x).__dlpack__(max_version=version)  # nobody takes it
         self.assertEqual(weft.Tensor(x).__dlpack_device__(), (1, 0))
+        shared = weft.Tensor(x)
+        np.from_dlpack(shared, copy=True)[0] = 9
+        np.testing.assert_array_equal(shared.numpy(), x)
 
     def test_read_only(self) -> None:
         x = floats(4)
@@ -52,6 +55,16 @@ class TensorTest(unittest.TestCase):
             t.numpy()[0] = 1
         self.assertFalse(weft.Tensor(x).read_only)
         self.assertEqual(t.place, "the host")
+
+    def test_constants_are_copies(self) -> None:
+        array, t = np.zeros(3, np.float32), weft.Tensor(np.zeros(2, np.float32))
+        g = weft.Graph()
+        g.outputs = [g.constant([array], dtype="seq(f32)"), weft.ops.Constant(value=t, graph=g)]
+        array[:] = 7
+        t.numpy()[:] = 7
+        sequence, constant = weft.Session(weft.compile(g)).run()
+        np.testing.assert_array_equal(sequence[0], [0, 0, 0])
+        np.testing.assert_array_equal(constant, [0, 0])
 
     def test_another_framework(self) -> None:
         class Foreign:

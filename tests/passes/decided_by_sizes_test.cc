@@ -124,4 +124,40 @@ TEST_CASE("graphs that are chosen by sizes are saved, and told what they take") 
   }
 }
 
+TEST_CASE("the size of a branch that is not taken need have no value") {
+  if (!HasCpu()) return;
+  // Sizes that do not broadcast, and what nothing can be divided by.
+  const Graph broadcast = FromText(R"(graph (%x: f32[n, 4], %y: f32[m, 4]) -> (%z) {
+    %0 = Constant() {value = tensor i64[] [0]} : ?
+    %s = Shape(%x) : ?
+    %t = Shape(%y) : ?
+    %n = Gather(%s, %0) : ?
+    %m = Gather(%t, %0) : ?
+    %c = Equal(%n, %m) : ?
+    %z = If(%c, %x, %y) {
+      num_captures = 2,
+      then_branch = graph (%a: f32[n, 4], %b: f32[m, 4]) -> (%r) { %r = Add(%a, %b) : ? },
+      else_branch = graph (%a: f32[n, 4], %b: f32[m, 4]) -> (%r) { %r = Neg(%a) : ? }
+    } : ?
+  })");
+  const Graph divided = FromText(R"(graph (%x: f32[n, 4], %y: f32[m]) -> (%z) {
+    %0 = Constant() {value = tensor i64[] [0]} : ?
+    %t = Shape(%y) : ?
+    %m = Gather(%t, %0) : ?
+    %c = Greater(%m, %0) : ?
+    %z = If(%c, %x, %t) {
+      num_captures = 2,
+      then_branch = graph (%a: f32[n, 4], %s: i64[1]) -> (%r) {
+        %rest = Constant() {value = tensor i64[1] [-1]} : ?
+        %to = Concat(%s, %rest) {axis = 0} : ?
+        %r = Reshape(%a, %to) : ?
+      },
+      else_branch = graph (%a: f32[n, 4], %s: i64[1]) -> (%r) { %r = Neg(%a) : ? }
+    } : ?
+  })");
+  Session first(CompileFor(broadcast, "cpu")), second(CompileFor(divided, "cpu"));
+  CheckAt(broadcast, &first, {{{"n", 3}, {"m", 3}}, {{"n", 3}, {"m", 5}}, {{"n", 5}, {"m", 2}}});
+  CheckAt(divided, &second, {{{"n", 3}, {"m", 2}}, {{"n", 3}, {"m", 0}}, {{"n", 2}, {"m", 8}}});
+}
+
 }  // namespace weft::e2e

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "tests/support/body_graphs.h"
@@ -148,6 +149,73 @@ TEST_CASE("recur: random cells are kernels alone, at any number of steps, in one
       CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
     }
   }
+}
+
+TEST_CASE("recur: one sum reads pieces of another, and a slice may be one for all columns") {
+  if (!HasCpu()) return;
+  const auto numbers = [](int n, int salt) {
+    std::vector<std::string> v;
+    for (int i = 0; i < n; ++i) v.push_back(fmt::format("{}", ((i * 7 + salt) % 13 - 6) / 16.0));
+    return Join(v, ", ");
+  };
+  const Graph pieces =
+      FromText(fmt::format(R"(graph (%s: f32[3, 4], %x: f32[t, 3, 4]) -> (%z, %all) {{
+    %z, %all = Scan(%s, %x) {{num_scan_inputs = 1, num_captures = 0, body =
+      graph (%h: f32[3, 4], %v: f32[3, 4]) -> (%w, %w) {{
+        %r1 = Constant() {{value = tensor f32[4, 8] [{}]}} : ?
+        %r2 = Constant() {{value = tensor f32[4, 4] [{}]}} : ?
+        %p1 = MatMul(%h, %r1) : ?
+        %a, %b = Split(%p1) {{axis = -1, num_outputs = 2}} : ?, ?
+        %p2 = MatMul(%h, %r2) : ?
+        %q = Add(%p2, %a) : ?
+        %c, %d = Split(%q) {{axis = -1, num_outputs = 2}} : ?, ?
+        %e = Tanh(%c) : ?
+        %f = Sigmoid(%d) : ?
+        %g = Concat(%f, %e) {{axis = -1}} : ?
+        %k = Mul(%g, %b) : ?
+        %w = Add(%k, %v) : ?
+      }}}} : ?, ?
+  }})",
+                           numbers(32, 1), numbers(16, 5)));
+  const Graph spread = FromText(fmt::format(R"(graph (%s: f32[3, 2], %x: f32[t, 3, k]) -> (%z) {{
+    %z = Scan(%s, %x) {{num_scan_inputs = 1, num_captures = 0, body =
+      graph (%h: f32[3, 2], %v: f32[3, k]) -> (%w) {{
+        %r = Constant() {{value = tensor f32[2, 8] [{}]}} : ?
+        %p = MatMul(%h, %r) : ?
+        %q = Add(%p, %v) : ?
+        %a, %b, %c, %d = Split(%q) {{axis = -1, num_outputs = 4}} : ?, ?, ?, ?
+        %e = Mul(%a, %b) : ?
+        %f = Mul(%c, %d) : ?
+        %w = Sub(%e, %f) : ?
+      }}}} : ?
+  }})",
+                                            numbers(16, 3)));
+  Session first(CompileFor(pieces, "cpu")), second(CompileFor(spread, "cpu"));
+  for (int64_t steps : {1, 4}) {
+    CAPTURE(steps);
+    const Reference r = RunReference(pieces, 3, {{"t", steps}});
+    CHECK(Difference(first.Run(r.inputs), r.outputs) <= 1);
+    for (int64_t columns : {8, 1}) {
+      const Reference q = RunReference(spread, 3, {{"t", steps}, {"k", columns}});
+      CHECK(Difference(second.Run(q.inputs), q.outputs) <= 1);
+    }
+  }
+}
+
+TEST_CASE("recur: columns that a matrix lacks are refused") {
+  const auto code = [](const char* matrix, const char* columns) -> std::optional<ErrorCode> {
+    const auto e = Catch([&] {
+      CompileFor(FromText(fmt::format("graph (%a: f32[2, 3], %b: {}) -> (%y) {{\n"
+                                      "  %y = weft::SmallMatMul(%a, %b) {{{}}} : ?\n}}",
+                                      matrix, columns)),
+                 "ref");
+    });
+    return e ? std::optional(e->code) : std::nullopt;
+  };
+  CHECK(!code("f32[3, 6]", "begin = 2, columns = 4"));
+  CHECK(code("f32[3, 5]", "begin = 2, columns = 4") == ErrorCode::kBadAttribute);
+  CHECK(code("f32[3, n]", "begin = 2, columns = 4") == ErrorCode::kBadAttribute);
+  CHECK(code("f32[3, 5]", "begin = 9223372036854775807, columns = 1") == ErrorCode::kOverflow);
 }
 
 TEST_CASE("recur: NaN and infinities in states and slices") {

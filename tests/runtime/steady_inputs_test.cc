@@ -155,3 +155,29 @@ TEST_CASE("steady inputs: convolutions, products of views, and what the library 
     }
   }
 }
+
+TEST_CASE("steady inputs: where sizes choose among graphs, what has changed is read") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(R"(graph (%x: f32[n, 64], %w: f32[64, 64]) -> (%z) {
+    %0 = Constant() {value = tensor i64[] [0]} : ?
+    %5 = Constant() {value = tensor i64[] [5]} : ?
+    %s = Shape(%x) : ?
+    %n = Gather(%s, %0) : ?
+    %c = Greater(%n, %5) : ?
+    %h = MatMul(%x, %w) : ?
+    %z = If(%c, %h) {
+      num_captures = 1,
+      then_branch = graph (%a: f32[n, 64]) -> (%r) { %r = Tanh(%a) : ? },
+      else_branch = graph (%a: f32[n, 64]) -> (%r) { %r = Neg(%a) : ? }
+    } : ?
+  })");
+  Session plain(CompileSteady(g, {})), steady(CompileSteady(g, {"w"}));
+  const auto w = Values({64, 64}, 1);
+  for (int round = 0; round < 3; ++round)
+    for (int64_t n : {3, 8}) {
+      const std::vector<TensorPtr> in = {Values({n, 64}, round), w};
+      CHECK(Difference(steady.Run(in), plain.Run(in)) <= 1);
+      for (int64_t i = 0; i < w->num_elements(); ++i) w->set(i, w->at(i) + 0.25);
+      w->set_version(w->version() + 1);
+    }
+}

@@ -102,14 +102,15 @@ TEST_CASE("strided: gaps, shared elements and negative strides are copied once, 
     int64_t at;
   };
   const std::vector<Case> cases = {
-      {{3, 4}, {8, 1}, 0},                    // rows of a wider matrix
-      {{3, 4}, {8, 2}, 0},                    // every second element
-      {{3, 4}, {0, 1}, 0},                    // a row that is broadcast
-      {{3, 4}, {0, 0}, 0},                    //
-      {{5}, {-1}, 64},                        // backwards
-      {{40, 50}, {1, 64}, 0},                 // a transposed part
-      {{3, 40, 50}, {4000, 1, 64}, 0},        //
-      {{2, 3, 4, 5}, {120, 1, 30, -6}, 400},  //
+      {{3, 4}, {8, 1}, 0},                       // rows of a wider matrix
+      {{3, 4}, {8, 2}, 0},                       // every second element
+      {{3, 4}, {0, 1}, 0},                       // a row that is broadcast
+      {{3, 4}, {0, 0}, 0},                       //
+      {{5}, {-1}, 64},                           // backwards
+      {{1, 2, 2}, {int64_t{1} << 62, 4, 1}, 0},  // one of something says anything
+      {{40, 50}, {1, 64}, 0},                    // a transposed part
+      {{3, 40, 50}, {4000, 1, 64}, 0},           //
+      {{2, 3, 4, 5}, {120, 1, 30, -6}, 400},     //
       {{2, 2, 2, 2, 2}, {1, 3, 9, 27, 81}, 0},
   };
   for (const DType dtype : {DType::kI8, DType::kF16, DType::kF32, DType::kI64, DType::kC128})
