@@ -45,41 +45,24 @@ install_packages() {
   fi
 }
 
-# A private Python environment of Debian's python3; nothing is ever installed into the system's.
-# Its stamp holds the pins, so a changed pin installs again and nothing else does.
-ensure_venv() {
-  local stamp=$VENV/.pins
-  if cmp -s "$ROOT/tools/pip/build.txt" "$stamp"; then return; fi
-  say "private Python environment in $VENV"
-  mkdir -p "$DEPS"
-  /usr/bin/python3 -m venv --clear "$VENV"
-  "$VENV/bin/pip" install --quiet --no-deps --require-hashes --only-binary :all: \
-    -r "$ROOT/tools/pip/build.txt" </dev/null
-  cp "$ROOT/tools/pip/build.txt" "$stamp"
-}
-
-# The same for the Python package: what its extension is built with, and what its tests import.
-ensure_python() {
-  local place=$DEPS/python
-  if cmp -s "$ROOT/tools/pip/python.txt" "$place/.pins"; then return; fi
-  say "environment of the Python package in $place"
+# ensure_environment PLACE PINS WHAT option...: a private environment of Debian's python3 with what tools/pip/PINS.txt pins;
+# nothing is ever installed into the system's. Its stamp holds the pins, so a changed pin installs again and nothing else does.
+ensure_environment() {
+  local place=$1 pins=$ROOT/tools/pip/$2.txt
+  if cmp -s "$pins" "$place/.pins"; then return; fi
+  say "$3 in $place"
   mkdir -p "$DEPS"
   /usr/bin/python3 -m venv --clear "$place"
-  "$place/bin/pip" install --quiet --no-deps --require-hashes --only-binary :all: \
-    -r "$ROOT/tools/pip/python.txt" </dev/null
-  cp "$ROOT/tools/pip/python.txt" "$place/.pins"
+  "$place/bin/pip" install --quiet --only-binary :all: "${@:4}" -r "$pins" </dev/null
+  cp "$pins" "$place/.pins"
 }
-
-# The same for the engines that tests/onnxruntime asks.
-ensure_peers() {
-  local place=$DEPS/peers
-  if cmp -s "$ROOT/tools/pip/peers.txt" "$place/.pins"; then return; fi
-  say "ONNX Runtime in $place"
-  mkdir -p "$DEPS"
-  /usr/bin/python3 -m venv --clear "$place"
-  "$place/bin/pip" install --quiet --no-deps --only-binary :all: -r "$ROOT/tools/pip/peers.txt" </dev/null
-  cp "$ROOT/tools/pip/peers.txt" "$place/.pins"
-}
+ensure_venv() { ensure_environment "$VENV" build "private Python environment" --no-deps --require-hashes; }
+# What the extension of the Python package is built with, and what its tests import.
+ensure_python() { ensure_environment "$DEPS/python" python "environment of the Python package" --no-deps --require-hashes; }
+# The engines that tests/onnxruntime asks.
+ensure_peers() { ensure_environment "$DEPS/peers" peers "ONNX Runtime" --no-deps; }
+# PyTorch and what tools/check_torch compares with (6 GB).
+ensure_torch() { ensure_environment "$DEPS/torch" torch "PyTorch"; }
 
 # Is NVRTC in one of the places where Weft looks for it (src/codegen/cuda/nvrtc/cuda_library.cc)?
 has_nvrtc() {
