@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
 import seeded  # noqa: E402
 import transformers_set  # noqa: E402
+from lenet import LeNet  # noqa: E402
 
 from weft.torch.capture.losses import strip_prefix, with_loss  # noqa: E402
 from weft.torch.capture.recorder import Captured, record  # noqa: E402
@@ -26,21 +26,6 @@ from weft.torch.record import Frame, Record  # noqa: E402
 TARGET = HERE.parent / "tests" / "recorded"
 # With gradients: one of each kind of layer.
 TRAINED = {"lenet", "bert", "gpt2", "llama", "t5", "vit", "swin", "convnext", "wav2vec2"}
-
-
-class LeNet(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 6, 5, padding=2)
-        self.conv2 = torch.nn.Conv2d(6, 16, 5)
-        self.fc1 = torch.nn.Linear(400, 120)
-        self.fc2 = torch.nn.Linear(120, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.max_pool2d(torch.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(torch.relu(self.conv2(x)), 2)
-        result: torch.Tensor = self.fc2(torch.relu(self.fc1(x.flatten(1))))
-        return result
 
 
 def models() -> dict[str, Any]:

@@ -35,6 +35,12 @@ def _scaled(t: Translation, x: Val, factor: Number) -> Val:
     return x if factor == 1 else t.mul(x, factor)
 
 
+def _mixed(t: Translation, product: Val, alpha: Number, x: Val, beta: Number) -> Val:
+    """alpha product + beta x, which is not read where beta is 0."""
+    y = _scaled(t, product, alpha)
+    return y if beta == 0 else t.add(y, _scaled(t, x, beta))
+
+
 @rule("aten.addmm.default")
 def addmm(
     t: Translation, self: Val, mat1: Val, mat2: Val, *, beta: Number = 1, alpha: Number = 1
@@ -43,16 +49,14 @@ def addmm(
         return t.op(
             "Gemm", mat1, mat2, self, dims=t.result.dims, alpha=float(alpha), beta=float(beta)
         )
-    y = _scaled(t, matmul(t, mat1, mat2, t.result.dims), alpha)
-    return t.add(y, _scaled(t, self, beta))
+    return _mixed(t, matmul(t, mat1, mat2, t.result.dims), alpha, self, beta)
 
 
 @rule("aten.baddbmm.default")
 def baddbmm(
     t: Translation, self: Val, batch1: Val, batch2: Val, *, beta: Number = 1, alpha: Number = 1
 ) -> Val:
-    y = _scaled(t, matmul(t, batch1, batch2, t.result.dims), alpha)
-    return y if beta == 0 else t.add(y, _scaled(t, self, beta))
+    return _mixed(t, matmul(t, batch1, batch2, t.result.dims), alpha, self, beta)
 
 
 @rule("aten.addbmm.default")
@@ -60,16 +64,14 @@ def addbmm(
     t: Translation, self: Val, batch1: Val, batch2: Val, *, beta: Number = 1, alpha: Number = 1
 ) -> Val:
     y = matmul(t, batch1, batch2, (batch1.dims[0], *t.result.dims))
-    y = _scaled(t, t.reduce("ReduceSum", y, [0], False), alpha)
-    return y if beta == 0 else t.add(y, _scaled(t, self, beta))
+    return _mixed(t, t.reduce("ReduceSum", y, [0], False), alpha, self, beta)
 
 
 @rule("aten.addmv.default")
 def addmv(
     t: Translation, self: Val, mat: Val, vec: Val, *, beta: Number = 1, alpha: Number = 1
 ) -> Val:
-    y = _scaled(t, matmul(t, mat, vec, t.result.dims), alpha)
-    return y if beta == 0 else t.add(y, _scaled(t, self, beta))
+    return _mixed(t, matmul(t, mat, vec, t.result.dims), alpha, self, beta)
 
 
 @rule("aten.einsum.default")
