@@ -41,9 +41,7 @@ class ReferenceProgram final : public Program::Impl {
     EvalOptions options;
     options.state = &contents;
     const SymBindings sizes = SizesOf(inputs);
-    std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, inputs, options);
-    // Behind the operators, which name themselves where a size does not suit them.
-    graph_.AttrOr<Facts>("facts").CheckHolds(sizes);
+    std::vector<TensorPtr> results = Evaluate(inputs, sizes, options);
     for (size_t i = 0; i < results.size(); ++i) {
       // A result that is an input or a parameter is not the caller's to write: it gets a copy.
       const bool own = results[i].use_count() == 1 && results[i]->is_tensor() && !state.make_result;
@@ -67,6 +65,26 @@ class ReferenceProgram final : public Program::Impl {
   }
 
  private:
+  /// An operator that a size does not suit names itself; what is known of the symbols and does not
+  /// hold is told beside it, or alone where no operator minds.
+  std::vector<TensorPtr> Evaluate(const std::vector<TensorPtr>& inputs, const SymBindings& sizes,
+                                  const EvalOptions& options) const {
+    const Facts facts = graph_.AttrOr<Facts>("facts");
+    std::vector<TensorPtr> results;
+    try {
+      results = GetEvaluator()->Eval(graph_, inputs, options);
+    } catch (Error& e) {
+      try {
+        facts.CheckHolds(sizes);
+      } catch (const Error& broken) {
+        if (e.hint().empty()) e.SetHint(broken.message());
+      }
+      throw;
+    }
+    facts.CheckHolds(sizes);
+    return results;
+  }
+
   /// Of the symbols. Inputs have to agree about them, as the binding of a plan checks it.
   SymBindings SizesOf(const std::vector<TensorPtr>& inputs) const {
     struct Bound {
