@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "define/callback.h"
 #include "weft/support/error.h"
 
 namespace nb = nanobind;
@@ -11,14 +12,22 @@ namespace nb = nanobind;
 namespace weft::python {
 namespace {
 
-/// Sets the Python error of `error`.
+/// Sets the Python error of `error`. What a function of Python has raised is its cause, or where
+/// it is no error but an end (KeyboardInterrupt), comes out as it was.
 void RaiseError(const Error& error) {
+  const auto* raised = dynamic_cast<const RaisedError*>(&error);
+  if (raised && error.code() == ErrorCode::kCancelled) {
+    PyErr_SetObject(raised->exception().type().ptr(), raised->exception().ptr());
+    return;
+  }
   try {
-    const nb::object raise = nb::module_::import_("weft.errors").attr("_make");
+    const nb::object raise =
+        nb::module_::import_("weft.errors").attr(raised ? "_make_callback" : "_make");
     const nb::object made =
         raise(int(error.code()), nb::str(error.message().c_str(), error.message().size()),
               nb::str(error.place().c_str(), error.place().size()),
               nb::str(error.hint().c_str(), error.hint().size()), nb::str(error.what()));
+    if (raised) PyException_SetCause(made.ptr(), nb::borrow(raised->exception()).release().ptr());
     PyErr_SetObject(made.type().ptr(), made.ptr());
   } catch (nb::python_error& e) {
     e.restore();

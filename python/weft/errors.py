@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "ApiMisuseError", "AttributeValueError", "BadInputError", "BindingError", "CancelledError", "CheckError", "DependencyError", "DeviceError",
+    "ApiMisuseError", "AttributeValueError", "BadInputError", "BindingError", "CallbackError", "CancelledError", "CheckError", "DependencyError", "DeviceError",
     "DuplicateError", "Error", "FileError", "IndexRangeError", "InternalError", "LimitError", "ModelError", "OutOfMemoryError",
     "OverflowedError", "PluginError", "ShapeError", "SyntaxTextError", "TypeMismatchError", "UnknownOpError",
     "UnknownOptionError", "UnknownPassError", "UnsupportedError", "UsageError",
@@ -126,6 +126,10 @@ class PluginError(Error, ImportError):
     """A plugin cannot be loaded."""
 
 
+class CallbackError(Error, RuntimeError):
+    """A function of an operator or a pass that is yours has raised: its exception is the cause."""
+
+
 class CheckError(Error, AssertionError):
     """A comparison or a claim of a pass does not hold."""
 
@@ -153,3 +157,8 @@ _CLASSES: dict[int, type[Error]] = {
 def _make(code: int, message: str, place: str, hint: str, text: str) -> Error:
     """Called by the extension."""
     return _CLASSES.get(code, Error)(message, f"WEFT-E{code:04d}", place, hint, text)
+
+
+def _make_callback(code: int, message: str, place: str, hint: str, text: str) -> Error:
+    """The same, of what a function of the user has raised."""
+    return CallbackError(message, f"WEFT-E{code:04d}", place, hint, text)

@@ -1,0 +1,19 @@
+/// lent_graph.cc: graphs of the library in the hands of Python, for a while.
+#include "define.h"
+
+namespace weft::python {
+
+LentGraph::LentGraph(Graph* graph)
+    : owner_(graph), lent_(std::make_shared<Graph>(std::move(*graph))) {}
+
+LentGraph::~LentGraph() {
+  if (!HasEnded(*lent_)) *owner_ = Take();
+}
+
+Graph LentGraph::Take() {
+  Graph taken = std::move(*lent_);
+  EndGraph(lent_.get());
+  return taken;
+}
+
+}  // namespace weft::python
