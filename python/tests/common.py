@@ -15,6 +15,16 @@ import weft
 
 Array = NDArray[Any]
 
+# A build without a compiler (tools/sanitize python) has no other backend than 'ref'.
+BACKEND = os.environ.get("WEFT_TEST_BACKEND", "")
+if BACKEND:
+    _compile = weft.compile
+
+    def _compile_there(model: Any, **options: Any) -> weft.Program:
+        return _compile(model, **{"backend": BACKEND, **options})
+
+    weft.compile = _compile_there
+
 
 def example() -> weft.Graph:
     """(a + b) * a on 8 numbers."""
@@ -42,5 +52,6 @@ def floats(*shape: int) -> Array:
 def run_script(text: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
     """A program of its own, with this one's path."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=timeout,
+    first = "import common\n" if BACKEND else ""
+    return subprocess.run([sys.executable, "-c", first + textwrap.dedent(text)], capture_output=True, text=True, timeout=timeout,
                           env=environment, check=False)

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence, Union, get_args, 
 
 from weft import _weft, ops
 from weft._weft import Expr, Graph, PassContext, RewriteFacts
-from weft.errors import ApiMisuseError, AttributeValueError
+from weft.errors import ApiMisuseError, AttributeValueError, TypeMismatchError
 
 __all__ = ["Operator", "PassContext", "RewriteFacts", "op", "register_pass"]
 
@@ -162,7 +162,11 @@ def _define(key: str, function: Function | None, outputs: int | Sequence[str], f
     if "::" not in key and not override:
         raise ApiMisuseError(f"an operator of one's own has a domain: 'demo::{key}'", "WEFT-E0106")
     first = function if function is not None else functions["FCompute"]
+    if not callable(first):
+        raise TypeMismatchError(f"operator '{key}': a {type(first).__name__} is not a function", "WEFT-E0304")
     inputs, attributes = _arguments(key, first)
+    if function is not None and signature is not None:
+        raise ApiMisuseError(f"operator '{key}': an expression tells dtypes and shapes itself; a signature is for FCompute alone", "WEFT-E0106")
     names = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
     if not names:
         raise ApiMisuseError(f"operator '{key}' has no output", "WEFT-E0106")

@@ -11,6 +11,8 @@ LentGraph::~LentGraph() {
 }
 
 Graph LentGraph::Take() {
+  // Another thread of Python may look at it until then.
+  const nanobind::gil_scoped_acquire gil;
   Graph taken = std::move(*lent_);
   EndGraph(lent_.get());
   return taken;

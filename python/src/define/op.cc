@@ -56,6 +56,8 @@ class DefinedOp {
   /// To be set before it is registered; later by Replace, and read by Function.
   HeldObject expression, infer_type, infer_shape, compute;
 
+  bool has_signature = false;  ///< which says its dtypes and shapes
+
   HeldObject Function(HeldObject DefinedOp::*function) const {
     const std::lock_guard lock(mutex_);
     return this->*function;
@@ -144,7 +146,7 @@ class DefinedOp {
                  DTypeName(v->dtype()), k, DTypeName(stored));
       if (told == DType::kUnknown) m->outputs.push_back(stored);
     }
-    CheckExpression(values);
+    CheckPlaces(values, places);
     m->values = std::move(values);
   }
   static DType LiteralType(const DTypes& inputs) {
@@ -152,11 +154,15 @@ class DefinedOp {
       if (t != DType::kUnknown) return ComputeType(t);
     return DType::kF32;
   }
-  /// An expression that was kept from another call names places that are not of this one.
-  void CheckExpression(const Exprs& values) const {
-    for (const ExprNode* e : PostOrder(values))
-      WEFT_CHECK(e->kind() != ExprKind::kLoad && e->kind() != ExprKind::kIndex, kApiMisuse,
-                 "the function of operator '{}' gives an expression of something else", name_);
+  /// An expression that was kept from another call may name places that are not of this one.
+  void CheckPlaces(const Exprs& values, const Exprs& places) const {
+    for (const ExprNode* e : PostOrder(values)) {
+      if (e->kind() != ExprKind::kVariable) continue;
+      const size_t k = size_t(e->slot());
+      WEFT_CHECK(k < places.size() && places[k].get() == e, kApiMisuse,
+                 "the function of operator '{}' gives an expression of the operands of another call",
+                 name_);
+    }
   }
   /// One for each output.
   std::vector<nb::object> Split(const nb::object& given) const {
@@ -280,7 +286,7 @@ FCodeGen CodeOf(const SharedOp& op) {
 
 // ---- numpy ----
 
-/// The results of FCompute, checked against what was inferred.
+/// The results of FCompute, checked against what was inferred; nothing: the caller does it.
 std::vector<TensorPtr> Computed(const DefinedOp& op, const NodePtr& n,
                                 const std::vector<TensorPtr>& inputs, const DTypes& outputs) {
   nb::list arguments;
@@ -292,8 +298,9 @@ std::vector<TensorPtr> Computed(const DefinedOp& op, const NodePtr& n,
   for (size_t k = 0; k < items.size(); ++k) {
     const std::string name = std::to_string(k);
     TensorPtr t = ToTensor(items[k], {{}, "result", &name});
-    WEFT_CHECK(t->is_tensor() && t->dtype() == outputs[k], kTypeMismatch,
-               "result {} is {}, {} was inferred", k, t->type().ToString(), DTypeName(outputs[k]));
+    WEFT_CHECK(t->is_tensor() && (outputs.empty() || t->dtype() == outputs[k]), kTypeMismatch,
+               "result {} is {}, {} was inferred", k, t->type().ToString(),
+               outputs.empty() ? "a tensor" : DTypeName(outputs[k]));
     results.push_back(std::move(t));
   }
   return results;
@@ -303,12 +310,12 @@ FHostEval EvalOf(const SharedOp& op) {
   return [op](const NodePtr& n, const std::vector<TensorPtr>& inputs) {
     DTypes types;
     for (const TensorPtr& t : inputs) types.push_back(t ? t->dtype() : DType::kUnknown);
-    const auto meaning = op->MeaningOf(n, types);
+    const DTypes outputs = op->has_signature ? DTypes() : op->MeaningOf(n, types)->outputs;
     return WithPython(op->Who("FCompute"), [&] {
       std::vector<TensorPtr> own, results;
       for (const TensorPtr& t : inputs) own.push_back(t ? OwnCopy(t) : t);
       // What it gives may be written to, or be a view of its operands.
-      for (const TensorPtr& t : Computed(*op, n, own, meaning->outputs))
+      for (const TensorPtr& t : Computed(*op, n, own, outputs))
         results.push_back(OwnCopy(t));
       return results;
     });
@@ -467,7 +474,12 @@ Owner OwnerAt(const nb::dict& place) {
 void Commit(OpBuilder& builder) {
   // Others may hold the registry and want the interpreter's lock.
   const nb::gil_scoped_release released;
-  builder.Commit();
+  try {
+    builder.Commit();
+  } catch (Error& e) {
+    if (e.code() == ErrorCode::kDuplicate) e.SetHint("override=True replaces what has the name");
+    throw;
+  }
 }
 
 void DefineOp(const std::string& name, const nb::dict& place, const std::string& doc,
@@ -503,6 +515,7 @@ void DefineOp(const std::string& name, const nb::dict& place, const std::string&
                "the signature has {} outputs, operator '{}' {}", s.num_outputs(), name,
                op->num_outputs());
     shapes = s.shapes();
+    op->has_signature = true;
     builder.set_attr<FInferType>("FInferType", s.types());
   } else {
     builder.set_attr<FInferType>("FInferType", TypesOf(op));

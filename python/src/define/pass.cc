@@ -102,7 +102,12 @@ void DefinePass(const std::string& name, const nb::dict& place, const std::strin
   }
   if (replaces) builder.override_pass();
   const nb::gil_scoped_release released;  // others may hold the registry and want the lock
-  builder.Commit();
+  try {
+    builder.Commit();
+  } catch (Error& e) {
+    if (e.code() == ErrorCode::kDuplicate) e.SetHint("override=True replaces what has the name");
+    throw;
+  }
 }
 
 }  // namespace
