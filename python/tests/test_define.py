@@ -325,7 +325,9 @@ class OperatorTest(unittest.TestCase):
         for text in ("InferType", "'here'", "pydef::Divide"):
             self.assertIn(text, str(caught.exception))
         # It tells the line.
-        place = traceback.extract_tb(caught.exception.__cause__.__traceback__)[-1]
+        cause = caught.exception.__cause__
+        assert cause is not None
+        place = traceback.extract_tb(cause.__traceback__)[-1]
         self.assertEqual((place.name, place.line), ("divide", "return x * (1 / 0)"))
         broken = weft.op("pydef::Broken", FCompute=lambda x: x.no_such_thing, FInferShape=lambda s: s)
         session = one(broken, "f32", [2])
@@ -382,12 +384,15 @@ class PassTest(unittest.TestCase):
             assert graph.outputs[0].shape == ("n", 4) and context.target == "cpu" and context.option("most") == 10
             for node in graph.nodes:
                 second = node.inputs[1] if node.op in ("Sub", "Add") else None
-                if second is None or second.node.op != "Neg" or (node.op == "Add" and not context.option("add")):
+                first = node.inputs[0] if second is not None else None
+                if first is None or second is None or second.node.op != "Neg" or (node.op == "Add" and not context.option("add")):
                     continue
                 if not context.fuel("fold", node):
                     break
                 other = {"Sub": weft.ops.Add, "Add": weft.ops.Sub}[str(node.op)]
-                graph.replace_uses(node.outputs[0], other(node.inputs[0], second.node.inputs[0]))
+                negated = second.node.inputs[0]
+                assert negated is not None
+                graph.replace_uses(node.outputs[0], other(first, negated))
                 context.count("folded")
             context.count("dead", graph.erase_dead())
 
@@ -458,7 +463,7 @@ class PassTest(unittest.TestCase):
     def test_errors_have_causes(self) -> None:
         @weft.register_pass("pydefFails")
         def fails(graph: weft.Graph) -> None:
-            weft.ops.Concat(graph.outputs[0], axis="no")
+            weft.ops.get("Concat")(graph.outputs[0], axis="no")
 
         g = self.graph()
         with self.assertRaises(weft.CallbackError) as caught:
