@@ -25,9 +25,7 @@ void EndGraph(Graph* graph) {
   *graph = Graph();
   graph->attrs[kEnded] = std::make_shared<std::any>(true);
 }
-bool HasEnded(const Graph& graph) {
-  return !graph.attrs.empty() && graph.attrs.count(kEnded) != 0;
-}
+bool HasEnded(const Graph& graph) { return !graph.attrs.empty() && graph.attrs.count(kEnded) != 0; }
 void CheckLives(const Graph& graph) {
   if (HasEnded(graph))
     ThrowError(ErrorCode::kApiMisuse,

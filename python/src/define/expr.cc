@@ -75,12 +75,12 @@ Expr Power(const Expr& x, const Expr& e) {
 
 using Binary = Expr (*)(const Expr&, const Expr&);
 template <BinOp op>
-Expr Of(const Expr& a, const Expr& b) {
+Expr BinaryOf(const Expr& a, const Expr& b) {
   return Expr::Binary(op, a, b);
 }
 
 /// Literals beside an expression take its dtype, before what is done depends on dtypes.
-Expr Apply(Binary f, Expr a, Expr b) {
+Expr ApplyBinary(Binary f, Expr a, Expr b) {
   return Made([&] {
     const bool whole = a->is_literal() ? !IsFloatExpr(b) : b->is_literal() && !IsFloatExpr(a);
     if (whole && a->is_literal() != b->is_literal()) {
@@ -102,14 +102,16 @@ void BindOperator(nb::class_<Expr>& c, const char* forward, const char* reversed
   c.def(
       forward,
       [f](const Expr& a, nb::handle b) {
-        return IsOperand(b) ? nb::cast(Apply(f, a, ToExpr(b))) : nb::borrow(Py_NotImplemented);
+        return IsOperand(b) ? nb::cast(ApplyBinary(f, a, ToExpr(b)))
+                            : nb::borrow(Py_NotImplemented);
       },
       nb::sig(("def " + std::string(forward) + sig).c_str()));
   if (!reversed) return;
   c.def(
       reversed,
       [f](const Expr& a, nb::handle b) {
-        return IsOperand(b) ? nb::cast(Apply(f, ToExpr(b), a)) : nb::borrow(Py_NotImplemented);
+        return IsOperand(b) ? nb::cast(ApplyBinary(f, ToExpr(b), a))
+                            : nb::borrow(Py_NotImplemented);
       },
       nb::sig(("def " + std::string(reversed) + sig).c_str()));
 }
@@ -128,15 +130,19 @@ struct NamedBinary {
   Binary f;
 };
 constexpr NamedBinary kBinary[] = {
-    {"minimum", Of<BinOp::kMin>},    {"maximum", Of<BinOp::kMax>},
-    {"fmod", Of<BinOp::kMod>},       {"equal", Of<BinOp::kEq>},
-    {"not_equal", Of<BinOp::kNe>},   {"logical_and", Of<BinOp::kAnd>},
-    {"logical_or", Of<BinOp::kOr>},  {"logical_xor", Of<BinOp::kXor>},
+    {"minimum", BinaryOf<BinOp::kMin>},
+    {"maximum", BinaryOf<BinOp::kMax>},
+    {"fmod", BinaryOf<BinOp::kMod>},
+    {"equal", BinaryOf<BinOp::kEq>},
+    {"not_equal", BinaryOf<BinOp::kNe>},
+    {"logical_and", BinaryOf<BinOp::kAnd>},
+    {"logical_or", BinaryOf<BinOp::kOr>},
+    {"logical_xor", BinaryOf<BinOp::kXor>},
     {"pow", Power},
 };
 
 /// A function by its name: of one expression, or of two.
-Expr Call(const std::string& name, const nb::args& arguments) {
+Expr CallByName(const std::string& name, const nb::args& arguments) {
   Exprs given;
   for (const nb::handle a : arguments) given.push_back(ToExpr(a));
   return Made([&]() -> Expr {
@@ -149,7 +155,7 @@ Expr Call(const std::string& name, const nb::args& arguments) {
         if (name == row.name) return Expr::Call(row.op, given);
     } else if (given.size() == 2) {
       for (const NamedBinary& row : kBinary)
-        if (name == row.name) return Apply(row.f, given[0], given[1]);
+        if (name == row.name) return ApplyBinary(row.f, given[0], given[1]);
     }
     WEFT_THROW(kUsage, "there is no function '{}' of {} expressions", name, given.size());
   });
@@ -209,40 +215,41 @@ void BindExpr(nb::module_& m) {
       .def("__repr__", [](const Expr& e) {
         return "<Expr " + std::string(DTypeName(e->dtype())) + ": " + e->CodeGen() + ">";
       });
-  BindOperator(c, "__add__", "__radd__", Of<BinOp::kAdd>);
-  BindOperator(c, "__sub__", "__rsub__", Of<BinOp::kSub>);
-  BindOperator(c, "__mul__", "__rmul__", Of<BinOp::kMul>);
-  BindOperator(c, "__truediv__", "__rtruediv__", Of<BinOp::kDiv>);
+  BindOperator(c, "__add__", "__radd__", BinaryOf<BinOp::kAdd>);
+  BindOperator(c, "__sub__", "__rsub__", BinaryOf<BinOp::kSub>);
+  BindOperator(c, "__mul__", "__rmul__", BinaryOf<BinOp::kMul>);
+  BindOperator(c, "__truediv__", "__rtruediv__", BinaryOf<BinOp::kDiv>);
   BindOperator(c, "__floordiv__", "__rfloordiv__", FloorDivide);
   BindOperator(c, "__mod__", "__rmod__", Modulo);
   BindOperator(c, "__pow__", "__rpow__", Power);
-  BindOperator(c, "__and__", "__rand__", Of<BinOp::kAnd>);
-  BindOperator(c, "__or__", "__ror__", Of<BinOp::kOr>);
-  BindOperator(c, "__xor__", "__rxor__", Of<BinOp::kXor>);
-  BindOperator(c, "__lshift__", "__rlshift__", Of<BinOp::kShl>);
-  BindOperator(c, "__rshift__", "__rrshift__", Of<BinOp::kShr>);
-  BindOperator(c, "__lt__", nullptr, Of<BinOp::kLt>);
-  BindOperator(c, "__le__", nullptr, Of<BinOp::kLe>);
-  BindOperator(c, "__gt__", nullptr, Of<BinOp::kGt>);
-  BindOperator(c, "__ge__", nullptr, Of<BinOp::kGe>);
+  BindOperator(c, "__and__", "__rand__", BinaryOf<BinOp::kAnd>);
+  BindOperator(c, "__or__", "__ror__", BinaryOf<BinOp::kOr>);
+  BindOperator(c, "__xor__", "__rxor__", BinaryOf<BinOp::kXor>);
+  BindOperator(c, "__lshift__", "__rlshift__", BinaryOf<BinOp::kShl>);
+  BindOperator(c, "__rshift__", "__rrshift__", BinaryOf<BinOp::kShr>);
+  BindOperator(c, "__lt__", nullptr, BinaryOf<BinOp::kLt>);
+  BindOperator(c, "__le__", nullptr, BinaryOf<BinOp::kLe>);
+  BindOperator(c, "__gt__", nullptr, BinaryOf<BinOp::kGt>);
+  BindOperator(c, "__ge__", nullptr, BinaryOf<BinOp::kGe>);
   // Any: a bool is what Python expects of these.
   c.def(
        "__eq__",
        [](const Expr& a, nb::handle b) {
-         return IsOperand(b) ? nb::cast(Apply(Of<BinOp::kEq>, a, ToExpr(b)))
+         return IsOperand(b) ? nb::cast(ApplyBinary(BinaryOf<BinOp::kEq>, a, ToExpr(b)))
                              : nb::borrow(Py_NotImplemented);
        },
        nb::sig("def __eq__(self, other: object, /) -> typing.Any"))
       .def(
           "__ne__",
           [](const Expr& a, nb::handle b) {
-            return IsOperand(b) ? nb::cast(Apply(Of<BinOp::kNe>, a, ToExpr(b)))
+            return IsOperand(b) ? nb::cast(ApplyBinary(BinaryOf<BinOp::kNe>, a, ToExpr(b)))
                                 : nb::borrow(Py_NotImplemented);
           },
           nb::sig("def __ne__(self, other: object, /) -> typing.Any"));
   // numpy's scalars on the left leave the operation to the expression.
   c.attr("__array_ufunc__") = nb::none();
-  m.def("_expr_call", Call, nb::sig("def _expr_call(name: str, /, *arguments: ExprLike) -> Expr"));
+  m.def("_expr_call", CallByName,
+        nb::sig("def _expr_call(name: str, /, *arguments: ExprLike) -> Expr"));
   m.def(
       "_expr_where",
       [](nb::handle condition, nb::handle a, nb::handle b) {

@@ -3,6 +3,8 @@
 /// What an operator computes is asked of its function once for each combination of dtypes and
 /// attributes, with places for the operands; the expressions that it gives are kept, and no kernel,
 /// run or saved program comes back to Python. Numpy's functions (FCompute) are called by runs.
+#include "weft/core/op/op.h"
+
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -14,7 +16,6 @@
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/op/host_eval.h"
-#include "weft/core/op/op.h"
 #include "weft/core/op/op_signature.h"
 #include "weft/core/op/size_numbers.h"
 #include "weft/runtime/backend/compute.h"
@@ -124,8 +125,7 @@ class DefinedOp {
     }
     Exprs values = WithPython(Who("the function"), [&] {
       nb::list arguments;
-      for (const Expr& e : places)
-        arguments.append(e ? nb::cast(e) : nb::object(nb::none()));
+      for (const Expr& e : places) arguments.append(e ? nb::cast(e) : nb::object(nb::none()));
       const nb::object given = expression.get()(*nb::tuple(arguments), **Keywords(n));
       Exprs made;
       for (const nb::object& o : Split(given)) made.push_back(ToExpr(o));
@@ -159,9 +159,10 @@ class DefinedOp {
     for (const ExprNode* e : PostOrder(values)) {
       if (e->kind() != ExprKind::kVariable) continue;
       const size_t k = size_t(e->slot());
-      WEFT_CHECK(k < places.size() && places[k].get() == e, kApiMisuse,
-                 "the function of operator '{}' gives an expression of the operands of another call",
-                 name_);
+      WEFT_CHECK(
+          k < places.size() && places[k].get() == e, kApiMisuse,
+          "the function of operator '{}' gives an expression of the operands of another call",
+          name_);
     }
   }
   /// One for each output.
@@ -211,8 +212,8 @@ std::optional<DTypes> KnownTypes(int count, const std::function<bool(int)>& has,
 FInferType TypesOf(const SharedOp& op) {
   return [op](InferTypeContext& ctx) {
     const auto types = KnownTypes(
-        ctx.num_inputs(), [&](int i) { return ctx.has_input(i); },
-        [&](int i) { return ctx.in(i); }, op->name());
+        ctx.num_inputs(), [&](int i) { return ctx.has_input(i); }, [&](int i) { return ctx.in(i); },
+        op->name());
     if (!types) return;
     const auto meaning = op->MeaningOf(ctx.node(), *types);
     for (int i = 0; i < ctx.num_outputs(); ++i) ctx.set_out(i, Type(meaning->outputs[size_t(i)]));
@@ -233,7 +234,8 @@ FInferShape ShapesOf(const SharedOp& op, FInferShape otherwise) {
       if (!ctx.has_input(i)) continue;
       all_known = all_known && ctx.in(i).fully_known();
       if (ctx.in(i).has_rank()) continue;
-      for (int k = 0; k < ctx.num_outputs(); ++k) ctx.explain(k, "the rank of an operand is missing");
+      for (int k = 0; k < ctx.num_outputs(); ++k)
+        ctx.explain(k, "the rank of an operand is missing");
       return;
     }
     std::vector<Shape> shapes = WithPython(op->Who("FInferShape"), [&] {
@@ -315,8 +317,7 @@ FHostEval EvalOf(const SharedOp& op) {
       std::vector<TensorPtr> own, results;
       for (const TensorPtr& t : inputs) own.push_back(t ? OwnCopy(t) : t);
       // What it gives may be written to, or be a view of its operands.
-      for (const TensorPtr& t : Computed(*op, n, own, outputs))
-        results.push_back(OwnCopy(t));
+      for (const TensorPtr& t : Computed(*op, n, own, outputs)) results.push_back(OwnCopy(t));
       return results;
     });
   };
@@ -405,8 +406,7 @@ FGradient GradientOf(const std::string& name, HeldObject f) {
       nb::list arguments;
       arguments.append(NodeOf(lent.graph(), n));
       for (const NodeEntry& e : dy) arguments.append(EntryObject(lent.graph(), e));
-      std::vector<NodeEntry> dx =
-          EntriesFrom(lent.graph(), f.get()(*nb::tuple(arguments)));
+      std::vector<NodeEntry> dx = EntriesFrom(lent.graph(), f.get()(*nb::tuple(arguments)));
       WEFT_CHECK(dx.size() == n->num_inputs(), kApiMisuse, "{} gradients for {} operands",
                  dx.size(), n->num_inputs());
       return dx;

@@ -1,8 +1,9 @@
 /// pass.cc: passes whose bodies are Python's (weft.register_pass).
+#include "weft/core/pass/pass.h"
+
 #include "../errors.h"
 #include "../options.h"
 #include "define.h"
-#include "weft/core/pass/pass.h"
 #include "weft/support/check.h"
 
 namespace nb = nanobind;
@@ -64,7 +65,8 @@ PassResult ToResult(const std::string& text) {
   if (text == "same") return PassResult::kSame;
   if (text == "appends") return PassResult::kAppends;
   if (text == "differs") return PassResult::kDiffers;
-  ThrowError(ErrorCode::kUsage, "result='" + text + "'", "", "it is 'same', 'appends' or 'differs'");
+  ThrowError(ErrorCode::kUsage, "result='" + text + "'", "",
+             "it is 'same', 'appends' or 'differs'");
 }
 
 void DefinePass(const std::string& name, const nb::dict& place, const std::string& doc,
@@ -74,9 +76,9 @@ void DefinePass(const std::string& name, const nb::dict& place, const std::strin
   if (!PyCallable_Check(body.ptr()))
     ThrowError(ErrorCode::kTypeMismatch,
                "the body is a " + TypeNameOf(body) + ", which cannot be called");
-  PassBuilder builder(name,
-                      Owner::At(nb::cast<std::string>(place["module"]),
-                                nb::cast<std::string>(place["file"]), nb::cast<int>(place["line"])));
+  PassBuilder builder(
+      name, Owner::At(nb::cast<std::string>(place["module"]), nb::cast<std::string>(place["file"]),
+                      nb::cast<int>(place["line"])));
   builder.describe(doc)
       .set_pass_body(BodyOf(HeldObject(std::move(body)), takes_context))
       .set_change_graph(changes_graph)
@@ -132,7 +134,9 @@ void BindDefinedPasses(nb::module_& m) {
           "What the graph is compiled for: 'cpu' ...")
       .def(
           "count",
-          [](const PyPassContext& c, const std::string& name, int64_t n) { c.Get().Count(name, n); },
+          [](const PyPassContext& c, const std::string& name, int64_t n) {
+            c.Get().Count(name, n);
+          },
           "name"_a, "n"_a = 1, "Adds to a statistic, which the record of the pass has.")
       .def(
           "fuel",
@@ -142,8 +146,7 @@ void BindDefinedPasses(nb::module_& m) {
           "rewrite"_a, "node"_a,
           "To be asked before each rewrite: False where the budget of rewrites is used up.")
       .def(
-          "warn",
-          [](const PyPassContext& c, const std::string& message) { c.Get().Warn(message); },
+          "warn", [](const PyPassContext& c, const std::string& message) { c.Get().Warn(message); },
           "message"_a, "A warning for people; the record of the pass has it too.");
   m.def("_define_pass", DefinePass, "name"_a, nb::kw_only(), "place"_a, "doc"_a, "body"_a,
         "takes_context"_a, "needs"_a, "provides"_a, "preserves"_a, "options"_a, "changes_graph"_a,
