@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pathlib
 import pickle
 import tempfile
@@ -399,9 +400,7 @@ class BadInputTest(unittest.TestCase):
         session.run(floats(4))
 
     def test_rounds_leave_nothing(self) -> None:
-        """100,000 rounds of making, running and dropping in `tools/sanitize`'s longer brother (WEFT_TEST_ROUNDS); here some."""
-        import os
-
+        """Making, running and dropping sessions. A sanitizer keeps what was freed, so there it is only done."""
         program, a, b = weft.compile(example()), floats(8), floats(8)
         n = int(os.environ.get("WEFT_TEST_ROUNDS", "100000"))
 
@@ -425,7 +424,8 @@ class BadInputTest(unittest.TestCase):
         rounds(n // 10)
         before = resident()
         rounds(n)
-        self.assertLess(resident() - before, 2 << 20)
+        if "asan" not in os.environ.get("LD_PRELOAD", ""):
+            self.assertLess(resident() - before, 2 << 20)
 
     def test_after_a_fork(self) -> None:
         done = run_script("""

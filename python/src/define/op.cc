@@ -18,6 +18,8 @@
 #include "weft/core/op/host_eval.h"
 #include "weft/core/op/op_signature.h"
 #include "weft/core/op/size_numbers.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/compute.h"
 #include "weft/support/check.h"
 
@@ -56,8 +58,6 @@ class DefinedOp {
 
   /// To be set before it is registered; later by Replace, and read by Function.
   HeldObject expression, infer_type, infer_shape, compute;
-
-  bool has_signature = false;  ///< which says its dtypes and shapes
 
   HeldObject Function(HeldObject DefinedOp::*function) const {
     const std::lock_guard lock(mutex_);
@@ -288,7 +288,7 @@ FCodeGen CodeOf(const SharedOp& op) {
 
 // ---- numpy ----
 
-/// The results of FCompute, checked against what was inferred; nothing: the caller does it.
+/// The results of FCompute; their dtypes are those that were inferred.
 std::vector<TensorPtr> Computed(const DefinedOp& op, const NodePtr& n,
                                 const std::vector<TensorPtr>& inputs, const DTypes& outputs) {
   nb::list arguments;
@@ -300,24 +300,50 @@ std::vector<TensorPtr> Computed(const DefinedOp& op, const NodePtr& n,
   for (size_t k = 0; k < items.size(); ++k) {
     const std::string name = std::to_string(k);
     TensorPtr t = ToTensor(items[k], {{}, "result", &name});
-    WEFT_CHECK(t->is_tensor() && (outputs.empty() || t->dtype() == outputs[k]), kTypeMismatch,
-               "result {} is {}, {} was inferred", k, t->type().ToString(),
-               outputs.empty() ? "a tensor" : DTypeName(outputs[k]));
+    WEFT_CHECK(t->is_tensor() && t->dtype() == outputs[k], kTypeMismatch,
+               "result {} is {}, {} was inferred", k, t->type().ToString(), DTypeName(outputs[k]));
     results.push_back(std::move(t));
   }
   return results;
 }
 
+/// Dtypes and shapes of the results at these operands.
+Graph InferredFor(const NodePtr& n, const std::vector<TensorPtr>& inputs) {
+  Graph g;
+  std::vector<NodeEntry> operands, entries;
+  for (const TensorPtr& t : inputs)
+    operands.push_back(t ? NodeEntry(g.AddParam("", t)) : NodeEntry());
+  const NodePtr copy = g.AddNode(n->op(), operands, n->attrs.dict, n->attrs.name);
+  for (uint32_t k = 0; k < copy->num_outputs(); ++k) entries.emplace_back(copy, k);
+  g.outputs = entries;
+  PassOptions plain;
+  plain.verify = false;
+  return ProvideTypes(std::move(g), plain);
+}
+
 FHostEval EvalOf(const SharedOp& op) {
   return [op](const NodePtr& n, const std::vector<TensorPtr>& inputs) {
+    const Graph inferred = InferredFor(n, inputs);
     DTypes types;
-    for (const TensorPtr& t : inputs) types.push_back(t ? t->dtype() : DType::kUnknown);
-    const DTypes outputs = op->has_signature ? DTypes() : op->MeaningOf(n, types)->outputs;
+    std::vector<Shape> shapes;
+    for (const NodeEntry& e : inferred.outputs) {
+      types.push_back(inferred.GetAttr<TypeMap>("dtype")[e].dtype);
+      shapes.push_back(inferred.GetAttr<ShapeMap>("shape")[e]);
+    }
     return WithPython(op->Who("FCompute"), [&] {
       std::vector<TensorPtr> own, results;
       for (const TensorPtr& t : inputs) own.push_back(t ? OwnCopy(t) : t);
       // What it gives may be written to, or be a view of its operands.
-      for (const TensorPtr& t : Computed(*op, n, own, outputs)) results.push_back(OwnCopy(t));
+      for (const TensorPtr& t : Computed(*op, n, own, types)) {
+        const size_t k = results.size();
+        const Shape& want = shapes[k];
+        bool fits = !want.has_rank() || want.rank() == t->rank();
+        for (int d = 0; fits && want.has_rank() && d < want.rank(); ++d)
+          fits = !want[d].is_const() || want[d].value() == t->dims()[size_t(d)];
+        WEFT_CHECK(fits, kShapeMismatch, "result {} has the shape {}, {} was inferred", k,
+                   t->shape().ToString(), want.ToString());
+        results.push_back(OwnCopy(t));
+      }
       return results;
     });
   };
@@ -515,7 +541,6 @@ void DefineOp(const std::string& name, const nb::dict& place, const std::string&
                "the signature has {} outputs, operator '{}' {}", s.num_outputs(), name,
                op->num_outputs());
     shapes = s.shapes();
-    op->has_signature = true;
     builder.set_attr<FInferType>("FInferType", s.types());
   } else {
     builder.set_attr<FInferType>("FInferType", TypesOf(op));
