@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import unittest
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ if BACKEND:
         return _compile(model, **{"backend": BACKEND, **options})
 
     weft.compile = _compile_there
+
+# Kernels are looked at, or are needed to be done before long.
+needs_kernels = unittest.skipIf(BACKEND == "ref", "without a compiler of kernels")
 
 
 def example() -> weft.Graph:
