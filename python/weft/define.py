@@ -30,7 +30,8 @@ def _place(function: Any, depth: int) -> dict[str, Any]:
     """Where a function stands: who owns what it defines. For what has no code of its own, the caller."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
     if code is not None:
-        return {"module": str(getattr(function, "__module__", None) or "python"), "file": code.co_filename, "line": code.co_firstlineno}
+        module = str(getattr(function, "__module__", None) or "python")
+        return {"module": module, "file": code.co_filename, "line": code.co_firstlineno}
     frame = sys._getframe(depth)
     return {"module": str(frame.f_globals.get("__name__", "python")), "file": frame.f_code.co_filename, "line": frame.f_lineno}
 
@@ -71,14 +72,15 @@ def _arguments(key: str, function: Function) -> tuple[list[tuple[str, str]], lis
         elif p.kind is p.KEYWORD_ONLY:
             kind = _type_of(hints.get(p.name), p.default)
             if kind is None:
-                raise AttributeValueError(f"operator '{key}': what type has the attribute '{p.name}'? Annotate it as int, float, bool, "
-                                          "str or a list of them, or give it a default", "WEFT-E0303")
+                raise AttributeValueError(f"operator '{key}': what type has the attribute '{p.name}'? Annotate it as int, float, "
+                                          "bool, str or a list of them, or give it a default", "WEFT-E0303")
             field: dict[str, Any] = {"name": p.name, "type": kind, "doc": ""}
             if p.default is not p.empty:
                 field["default"] = p.default
             attributes.append(field)
         else:
-            raise ApiMisuseError(f"operator '{key}': its function takes any keywords (**{p.name}); attributes are named", "WEFT-E0106")
+            raise ApiMisuseError(f"operator '{key}': its function takes any keywords (**{p.name}); attributes are named",
+                                 "WEFT-E0106")
     if not inputs:
         raise ApiMisuseError(f"operator '{key}' has no operand", "WEFT-E0106")
     return inputs, attributes
@@ -166,7 +168,8 @@ def _define(key: str, function: Function | None, outputs: int | Sequence[str], f
         raise TypeMismatchError(f"operator '{key}': a {type(first).__name__} is not a function", "WEFT-E0304")
     inputs, attributes = _arguments(key, first)
     if function is not None and signature is not None:
-        raise ApiMisuseError(f"operator '{key}': an expression tells dtypes and shapes itself; a signature is for FCompute alone", "WEFT-E0106")
+        raise ApiMisuseError(f"operator '{key}': an expression tells dtypes and shapes itself; a signature is for FCompute alone",
+                             "WEFT-E0106")
     names = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
     if not names:
         raise ApiMisuseError(f"operator '{key}' has no output", "WEFT-E0106")

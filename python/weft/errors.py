@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "ApiMisuseError", "AttributeValueError", "BadInputError", "BindingError", "CallbackError", "CancelledError", "CheckError", "DependencyError", "DeviceError",
+    "ApiMisuseError", "AttributeValueError", "BadInputError", "BindingError", "CallbackError", "CancelledError", "CheckError",
+    "DependencyError", "DeviceError",
     "DuplicateError", "Error", "FileError", "IndexRangeError", "InternalError", "LimitError", "ModelError", "OutOfMemoryError",
     "OverflowedError", "PluginError", "ShapeError", "SyntaxTextError", "TypeMismatchError", "UnknownOpError",
     "UnknownOptionError", "UnknownPassError", "UnsupportedError", "UsageError",

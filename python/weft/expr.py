@@ -17,8 +17,8 @@ from weft._weft import Expr
 
 __all__ = [
     "Expr", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "constant", "cos", "cosh", "equal", "erf", "exp",
-    "expm1", "floor", "fmod", "isinf", "isnan", "log", "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum",
-    "minimum", "not_equal", "pow", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "where",
+    "expm1", "floor", "fmod", "isinf", "isnan", "log", "log1p", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "maximum", "minimum", "not_equal", "pow", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "where",
 ]
 
 
