@@ -309,8 +309,8 @@ def definitions() -> Iterator[Case]:
     foreign = example().inputs[0]
     callback, misuse = weft.CallbackError, weft.ApiMisuseError
     cases: dict[str, tuple[Callable[[], Any], type[BaseException]]] = {
-        "raises": (types(lambda x: x / 0 + undefined), callback),
-        "if on a value": (types(lambda x: x if x > 0 else -x), callback),  # type: ignore[name-defined]  # noqa: F821
+        "raises": (types(lambda x: x.nothing), callback),
+        "if on a value": (types(lambda x: x if x > 0 else -x), callback),
         "numpy": (types(lambda x: np.sqrt(x)), callback),
         "gives a str": (types(lambda x: "x"), TypeError),
         "gives None": (types(lambda x: None), TypeError),
