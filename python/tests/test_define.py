@@ -537,6 +537,28 @@ started.wait()
 print("fine")
 """)
 
+    def test_the_interpreter_ends_while_threads_meet_errors(self) -> None:
+        # Whether a thread is in the making of an error just then is chance.
+        for _ in range(4):
+            self.check("""
+op = weft.op("demo::Plus", FCompute=lambda x: x + 1, FInferShape=lambda s: s)
+g = weft.Graph()
+g.outputs = [op(g.input("x", "f32", [4]))]
+program = weft.compile(g)
+def work():
+    session = weft.Session(program)
+    while True:
+        session.run(np.ones(4, np.float32))
+        try:
+            session.run(np.ones(5, np.float32))
+        except weft.Error:
+            pass
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+print("fine")
+""")
+
 
 if __name__ == "__main__":
     unittest.main()
