@@ -128,6 +128,26 @@ class OperatorTest(unittest.TestCase):
         np.testing.assert_allclose((high[0] - low[0]) / (2 * h), here[1], rtol=1e-8)
         np.testing.assert_allclose((high[1] - low[1]) / (2 * h), here[2], rtol=1e-6, atol=1e-9)
 
+    def test_in_a_loop_and_its_gradient(self) -> None:
+        op = weft.op("pydef::Sine", lambda x: expr.sin(x))
+
+        @op.FGradient
+        def gradient(node: weft.Node, dy: weft.Entry) -> weft.Entry:
+            x = node.inputs[0]
+            assert x is not None
+            return dy * weft.ops.Cos(x)
+
+        body, g = weft.Graph(), weft.Graph()
+        _, c, x = body.input("i", "i64", []), body.input("c", "bool", []), body.input("x", "f64", ["n"])
+        body.outputs = [weft.ops.Identity(c), op(squareplus(x)) + x]
+        v, steps = g.input("v", "f64", ["n"]), g.constant(np.array(3, np.int64))
+        y = weft.ops.get("Loop")(steps, None, v, body=body)
+        [d] = weft.gradients([weft.ops.ReduceSum(y)], [v])
+        g.outputs = [y, d]
+        session, at, h = session_of(g), np.linspace(-1, 1, 5), 1e-6
+        want = (session.run(at + h)[0] - session.run(at - h)[0]) / (2 * h)
+        np.testing.assert_allclose(session.run(at)[1], want, rtol=1e-7)
+
     def test_functions_of_expr(self) -> None:
         x, y = np.array([0.125, 0.25, 0.5, 0.625, 0.875]), np.linspace(-1.5, 2.5, 5)
         names = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "atanh": "arctanh"}
