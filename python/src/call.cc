@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -118,6 +119,18 @@ struct Calls {
   }
 };
 
+namespace {
+
+/// Where the interpreter ends, a thread of it that came to Python code would be made to exit, and
+/// the frames of C++ that it has left end the process then. It waits for the end of the process
+/// instead, as threads of Python 3.14 do. With the lock held, and nothing of ours.
+[[noreturn]] void WaitForTheEnd() {
+  (void)PyEval_SaveThread();
+  while (true) pause();
+}
+
+}  // namespace
+
 CallScope::CallScope(CancelToken* token, Threads threads) : token_(token) {
   Calls& all = Calls::All();
   const char* kSpawn = "start processes with multiprocessing's 'spawn' or 'forkserver'";
@@ -133,23 +146,31 @@ CallScope::CallScope(CancelToken* token, Threads threads) : token_(token) {
                  "", kSpawn);
     all.team_used.store(true, std::memory_order_relaxed);
   }
+  const bool in_main = pthread_equal(pthread_self(), all.main_thread);
   {
-    const std::lock_guard lock(all.mutex);
+    std::unique_lock lock(all.mutex);
+    if (all.closing && !in_main) {
+      lock.unlock();
+      WaitForTheEnd();
+    }
     WEFT_CHECK(!all.closing, kApiMisuse, "the interpreter is ending");
     next_ = all.first;
     if (next_) next_->before_ = this;
     all.first = this;
   }
-  if (pthread_equal(pthread_self(), all.main_thread)) all.Watch(this);
+  if (in_main) all.Watch(this);
 }
 
 CallScope::~CallScope() {
   Calls& all = Calls::All();
   all.Unwatch(this);
-  const std::lock_guard lock(all.mutex);
+  std::unique_lock lock(all.mutex);
   if (next_) next_->before_ = before_;
   (before_ ? before_->next_ : all.first) = next_;
-  if (all.closing && !all.first) all.ended.notify_all();
+  if (!all.closing) return;
+  if (!all.first) all.ended.notify_all();
+  lock.unlock();
+  if (!pthread_equal(pthread_self(), all.main_thread)) WaitForTheEnd();
 }
 
 void RaiseInterrupt(const CallScope& scope) {

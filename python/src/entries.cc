@@ -17,7 +17,25 @@ using namespace nb::literals;
 
 namespace weft::python {
 
+namespace {
+constexpr const char* kEnded = "lent_and_returned";
+}  // namespace
+
+void EndGraph(Graph* graph) {
+  *graph = Graph();
+  graph->attrs[kEnded] = std::make_shared<std::any>(true);
+}
+bool HasEnded(const Graph& graph) { return !graph.attrs.empty() && graph.attrs.count(kEnded) != 0; }
+void CheckLives(const Graph& graph) {
+  if (HasEnded(graph))
+    ThrowError(ErrorCode::kApiMisuse,
+               "a graph that a pass or a rule was given, or a handle of it, is used after that has "
+               "returned",
+               "", "keep names of nodes, or graph.copy()");
+}
+
 NodePtr PyNode::node() const {
+  CheckLives(*graph);
   const NodePtr n = graph->node(id);
   WEFT_CHECK(bool(n), kApiMisuse, "node %{} is not in the graph any longer", id);
   return n;

@@ -27,6 +27,7 @@ namespace weft::python {
 namespace {
 
 PyNode FindNode(const SharedGraph& g, nb::handle key) {
+  CheckLives(*g);
   if (PyLong_Check(key.ptr())) {
     const auto id = nb::cast<int64_t>(key);
     const NodePtr node = id >= 0 && id < g->id_bound() ? g->node(NodeId(id)) : NodePtr();
@@ -152,6 +153,7 @@ void BindGraph(nb::module_& m) {
       .def(
           "input",
           [](const SharedGraph& g, std::string name, nb::handle dtype, nb::handle shape) {
+            CheckLives(*g);
             return EntryOf(g, {g->AddInput(std::move(name), ToType(dtype), ToShape(shape)), 0});
           },
           "name"_a, "dtype"_a = nb::none(), "shape"_a = nb::none(),
@@ -161,6 +163,7 @@ void BindGraph(nb::module_& m) {
       .def(
           "param",
           [](const SharedGraph& g, std::string name, nb::handle value, bool copy) {
+            CheckLives(*g);
             const Wanted wanted{{}, "parameter", &name};
             const TensorPtr tensor = copy ? ToOwnTensor(value, wanted) : ToTensor(value, wanted);
             return EntryOf(g, {g->AddParam(name, tensor), 0});
@@ -173,6 +176,7 @@ void BindGraph(nb::module_& m) {
           "state",
           [](const SharedGraph& g, std::string name, nb::handle initial, nb::handle dtype,
              nb::handle shape) {
+            CheckLives(*g);
             if (initial.is_none())
               return EntryOf(g, {AddState(*g, name, ToType(dtype), ToShape(shape)), 0});
             const TensorPtr value = ToOwnTensor(initial, {ToType(dtype), "state", &name});
@@ -186,6 +190,7 @@ void BindGraph(nb::module_& m) {
       .def(
           "constant",
           [](const SharedGraph& g, nb::handle value, std::string name, nb::handle dtype) {
+            CheckLives(*g);
             return EntryOf(
                 g, g->AddConstant(ToOwnTensor(value, {ToType(dtype), "constant", &name}), name));
           },
@@ -198,7 +203,11 @@ void BindGraph(nb::module_& m) {
           nb::sig("def node(self, key: int | str) -> Node"), "The node of that id or name.")
       // Looking.
       .def_prop_rw(
-          "inputs", [](const SharedGraph& g) { return FirstEntries(g, g->inputs()); },
+          "inputs",
+          [](const SharedGraph& g) {
+            CheckLives(*g);
+            return FirstEntries(g, g->inputs());
+          },
           [](const SharedGraph& g, const std::vector<PyEntry>& entries) {
             std::vector<NodePtr> nodes;
             for (const NodeEntry& e : EntriesIn(g, entries)) nodes.push_back(e.node);
@@ -208,6 +217,7 @@ void BindGraph(nb::module_& m) {
       .def_prop_rw(
           "outputs",
           [](const SharedGraph& g) {
+            CheckLives(*g);
             return EntriesOf(g, std::vector<NodeEntry>(g->outputs.begin(), g->outputs.end()));
           },
           SetOutputs, nb::for_getter(nb::sig("def outputs(self) -> list[Entry]")),
@@ -223,7 +233,11 @@ void BindGraph(nb::module_& m) {
           },
           "Names of the outputs, by default those of their nodes.")
       .def_prop_ro(
-          "nodes", [](const SharedGraph& g) { return NodesOf(g, g->TopoOrder()); },
+          "nodes",
+          [](const SharedGraph& g) {
+            CheckLives(*g);
+            return NodesOf(g, g->TopoOrder());
+          },
           "What the outputs and effects need, producers first.")
       .def_prop_ro(
           "params",
@@ -351,13 +365,21 @@ void BindGraph(nb::module_& m) {
           },
           "text"_a, "source_name"_a = "<json>", "A graph from its JSON form.")
       .def(
-          "copy", [](const Graph& g) { return std::make_shared<Graph>(g); },
+          "copy",
+          [](const Graph& g) {
+            CheckLives(g);
+            return std::make_shared<Graph>(g);
+          },
           "A copy with the same node ids. Tensors are shared, since nothing writes to them.")
       .def("__copy__", [](const Graph& g) { return std::make_shared<Graph>(g); })
       .def(
           "__deepcopy__", [](const Graph& g, nb::handle) { return std::make_shared<Graph>(g); },
           "memo"_a)
-      .def("__str__", [](const Graph& g) { return TextOf(g, false, false, false); })
+      .def("__str__",
+           [](const Graph& g) {
+             CheckLives(g);
+             return TextOf(g, false, false, false);
+           })
       .def("__repr__",
            [](const Graph& g) {
              std::string name = g.name();

@@ -43,6 +43,13 @@ struct PyEntry {
   }
 };
 
+/// A graph that a function of Python was lent for one call (define/define.h) has ended with it: its
+/// content went back to the library, and who kept it, or handles of it, is told.
+void EndGraph(Graph* graph);
+bool HasEnded(const Graph& graph);
+/// Throws kApiMisuse for one that has ended.
+void CheckLives(const Graph& graph);
+
 PyEntry EntryOf(const SharedGraph& graph, const NodeEntry& entry);
 PyNode NodeOf(const SharedGraph& graph, NodePtr node);
 /// None for an absent one.

@@ -4,6 +4,7 @@
 
 #include "arrays.h"
 #include "call.h"
+#include "define/define.h"
 #include "errors.h"
 #include "graph.h"
 #include "options.h"
@@ -32,6 +33,9 @@ NB_MODULE(_weft, m) {
   BindProgram(m);
   BindSession(m);
   BindPlugins(m);
+  BindExpr(m);
+  BindDefinedOps(m);
+  BindDefinedPasses(m);
   m.attr("version") = weft_version();
   m.attr("abi_id") = weft::AbiId();
   m.def(

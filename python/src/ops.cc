@@ -68,6 +68,7 @@ nb::dict DescribeOp(const std::string& name) {
   d["min_inputs"] = op->min_inputs;
   d["max_inputs"] = op->max_inputs;
   d["num_outputs"] = op->get_num_outputs ? -1 : op->num_outputs;
+  d["owner"] = op->owners.empty() ? "" : op->owners[0].ToString();
   return d;
 }
 
@@ -99,6 +100,7 @@ nb::object MakeOpNode(const std::string& name, const nb::args& inputs, const nb:
     graph = entry.graph;
   }
   WEFT_CHECK(graph != nullptr, kApiMisuse, "no operand of {} is an entry: give graph=", name);
+  CheckLives(*graph);
   std::vector<NodeEntry> entries;
   for (const nb::handle input : inputs) {
     PyEntry entry;

@@ -23,8 +23,6 @@ Limits ToLimits(nb::handle object) {
   return Limits::Parse(text);
 }
 
-namespace {
-
 Option ToOption(const std::string& name, nb::handle value) {
   if (PyBool_Check(value.ptr())) return Option(name, value.ptr() == Py_True);
   if (PyLong_Check(value.ptr())) return Option(name, nb::cast<int64_t>(value));
@@ -33,6 +31,8 @@ Option ToOption(const std::string& name, nb::handle value) {
   ThrowError(ErrorCode::kUnknownOption,
              "option '" + name + "': a " + TypeNameOf(value) + " is not a value of an option");
 }
+
+namespace {
 
 PassSpec ToPass(nb::handle item) {
   if (PyUnicode_Check(item.ptr())) return PassSpec(nb::cast<std::string>(item));

@@ -17,6 +17,8 @@ namespace weft::python {
 Limits ToLimits(nanobind::handle object);
 /// "Simplify,Fusion{max_ops=64}", or a list of names and (name, options).
 Pipeline ToPipeline(nanobind::handle object);
+/// A value of an option of a pass. Throws kUnknownOption for what is none.
+Option ToOption(const std::string& name, nanobind::handle value);
 /// None, "all", a name of a check or a list of them.
 Checks ToChecks(nanobind::handle object);
 /// The path of a str, bytes or os.PathLike.

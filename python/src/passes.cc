@@ -40,6 +40,7 @@ SharedGraph ApplyPipeline(const Graph& graph, nb::handle pipeline, const std::st
                           bool strict, bool verify, nb::handle checks, nb::handle limits,
                           int64_t fuel, std::vector<std::string> skip, nb::handle dump_dir,
                           nb::handle records, nb::handle on_pass, nb::handle reproducer) {
+  CheckLives(graph);
   const Pipeline passes = ToPipeline(pipeline);
   PassOptions options;
   options.target = target;
@@ -92,7 +93,7 @@ nb::dict DescribePass(const PassEntry& p) {
   nb::dict statistics;
   for (const auto& [name, doc] : p.AllStatistics()) statistics[nb::cast(name)] = doc;
   d["statistics"] = statistics;
-  d["owner"] = p.owner.module;
+  d["owner"] = p.owner.module == "weft" ? p.owner.module : p.owner.ToString();
   return d;
 }
 

@@ -34,6 +34,7 @@ SharedProgram Make(CancelToken& token, const F& make) {
 SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::handle pipeline,
                            bool fusion, int threads, bool tune, bool tf32, nb::handle limits,
                            bool strict, nb::handle checks, nb::handle dump_dir) {
+  CheckLives(graph);
   WEFT_CHECK(threads >= 0, kApiMisuse, "threads={}", threads);
   CompileOptions options;
   options.backend = backend;

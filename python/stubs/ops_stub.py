@@ -81,7 +81,7 @@ def main() -> None:
     text.append('def get(key: str) -> Callable[..., Any]:\n    """The function of an operator by its key: \'Relu\', '
                 '\'weft::SumTo\'."""\n\ndef list() -> builtins.list[str]:\n    """Keys of all operators."""\n\n'
                 "def _signature(op: dict[str, Any]) -> Any: ...\n"
-                "def _doc(op: dict[str, Any]) -> str: ...\ndef _domains() -> dict[str, str]: ...\n")
+                "def _doc(op: dict[str, Any]) -> str: ...\ndef _domains() -> dict[str, str]: ...\ndef _forget(key: str) -> None: ...\n")
     with open(sys.argv[1], "w", encoding="utf-8") as out:
         out.write("\n".join(text))
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import unittest
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,19 @@ from numpy.typing import NDArray
 import weft
 
 Array = NDArray[Any]
+
+# A build without a compiler (tools/sanitize python) has no other backend than 'ref'.
+BACKEND = os.environ.get("WEFT_TEST_BACKEND", "")
+if BACKEND:
+    _compile = weft.compile
+
+    def _compile_there(model: Any, **options: Any) -> weft.Program:
+        return _compile(model, **{"backend": BACKEND, **options})
+
+    weft.compile = _compile_there
+
+# Kernels are looked at, or are needed to be done before long.
+needs_kernels = unittest.skipIf(BACKEND == "ref", "without a compiler of kernels")
 
 
 def example() -> weft.Graph:
@@ -42,5 +56,6 @@ def floats(*shape: int) -> Array:
 def run_script(text: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
     """A program of its own, with this one's path."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=timeout,
+    first = "import common\n" if BACKEND else ""
+    return subprocess.run([sys.executable, "-c", first + textwrap.dedent(text)], capture_output=True, text=True, timeout=timeout,
                           env=environment, check=False)

@@ -9,7 +9,7 @@ import pickle
 import unittest
 
 import numpy as np
-from common import example, floats, session_of
+from common import example, floats, needs_kernels, session_of
 
 import weft
 
@@ -229,6 +229,7 @@ class GraphTest(unittest.TestCase):
         with self.assertRaises(weft.ApiMisuseError):
             g.output_names = []
 
+    @needs_kernels
     def test_notebook(self) -> None:
         g = weft.apply_passes(example(), "Simplify,Fusion")
         page = g._repr_html_()

@@ -9,7 +9,7 @@ import threading
 import unittest
 
 import numpy as np
-from common import example, floats, session_of
+from common import example, floats, needs_kernels, session_of
 
 import weft
 from weft._types import PipelineLike
@@ -185,6 +185,7 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(findings, [])
         np.testing.assert_array_equal(weft.Session(weft.compile(model)).run(a, b)[0], (a + b) * a)
 
+    @needs_kernels
     def test_programs(self) -> None:
         program = weft.compile(example())
         a, b = floats(8), floats(8)

@@ -237,6 +237,20 @@ class TorchTest(unittest.TestCase):
         # Views that torch makes of others by flags are refused, not misread.
         with self.assertRaises(weft.BadInputError):
             s.run(a, torch.complex(a, b).conj().imag)
+        Sub = type("Sub", (torch.Tensor,), {})
+        np.testing.assert_array_equal(s.run(a.as_subclass(Sub), b)[0], ((a + b) * a).numpy())
+        for wrong in (torch.complex(a, b), a.double(), a[:7], torch.empty(8, device="meta"), b.to_sparse()):
+            with self.assertRaises(weft.Error) as caught:
+                s.run(a, wrong)
+            self.assertTrue(caught.exception.code)
+        # A parameter that is replaced, resized or freed between calls is what it is then.
+        parameter.data = torch.full((8,), 3.0)
+        np.testing.assert_array_equal(s.run(parameter, parameter)[0], np.full(8, 18, np.float32))
+        parameter.data = torch.zeros(3)
+        with self.assertRaises(weft.BadInputError):
+            s.run(parameter, parameter)
+        pending = s.start(torch.ones(8), torch.ones(8))
+        np.testing.assert_array_equal(pending.wait()[0], np.full(8, 2, np.float32))
         g = weft.Graph()
         g.outputs = [weft.ops.Identity(g.input("x", torch.bfloat16, ["n"]))]
         [half] = session_of(g).run(torch.ones(3, dtype=torch.bfloat16), results="torch")

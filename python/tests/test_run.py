@@ -8,7 +8,7 @@ import unittest
 import weakref
 
 import numpy as np
-from common import example, floats, session_of, unary
+from common import example, floats, needs_kernels, session_of, unary
 
 import weft
 
@@ -228,6 +228,7 @@ class RunTest(unittest.TestCase):
         self.assertIsNone(seen())
         self.assertEqual(y.shape, (8,))
 
+    @needs_kernels
     def test_no_copy(self) -> None:
         import resource
 
@@ -255,6 +256,7 @@ class RunTest(unittest.TestCase):
         with self.assertRaises(weft.UsageError):
             s.run(a, a, results="jax")
 
+    @needs_kernels
     def test_two_threads_in_one_session(self) -> None:
         g = weft.Graph()
         x = g.input("x", "f32", [400, 400])
@@ -300,6 +302,7 @@ class RunTest(unittest.TestCase):
         for t in threads:
             t.join()
 
+    @needs_kernels
     def test_start_and_profile(self) -> None:
         s = session_of(example())
         a = floats(8)

@@ -19,25 +19,28 @@ from collections.abc import MutableMapping
 from typing import Iterable, overload
 
 from weft import errors as errors
+from weft import expr as expr
 from weft import ops as ops
 from weft import passes as passes
 from weft._types import LimitsLike, ModelLike, PathLike, PipelineLike
 from weft._weft import (
-    Entry, Finding, Graph, GradientSplit, IoSpec, Node, PassRecord, PendingRun, PluginInfo, Program, Session, StepTime, Tensor,
-    VariableStore, abi_id, apply_passes, default_limits, dtype_of, gradients, load, load_plugin,
+    Entry, Expr, Finding, Graph, GradientSplit, IoSpec, Node, PassRecord, PendingRun, PluginInfo, Program, Session, StepTime,
+    Tensor, VariableStore, abi_id, apply_passes, default_limits, dtype_of, gradients, load, load_plugin,
     load_program, loaded_plugins, numpy_dtype, resolve_pipeline, save, split_gradient, standard_pipeline,
 )
 from weft._weft import _compile, _export_onnx
 from weft._weft import version as __version__
+from weft.define import Operator, PassContext, RewriteFacts, op, register_pass
 from weft.errors import *  # noqa: F403
 from weft.errors import Error
 from weft.report import report
 
 __all__ = [
-    "Entry", "Error", "Finding", "Graph", "GradientSplit", "IoSpec", "Node", "PassRecord", "PendingRun", "PluginInfo", "Program",
-    "Session", "StepTime", "Tensor", "VariableStore", "__version__", "abi_id", "apply_passes", "compile", "default_limits",
-    "dtype_of", "errors", "export_onnx", "gradients", "load", "load_plugin", "load_program", "loaded_plugins", "numpy_dtype",
-    "ops", "passes", "report", "resolve_pipeline", "save", "split_gradient", "standard_pipeline",
+    "Entry", "Error", "Expr", "Finding", "Graph", "GradientSplit", "IoSpec", "Node", "Operator", "PassContext", "PassRecord",
+    "PendingRun", "PluginInfo", "Program", "RewriteFacts", "Session", "StepTime", "Tensor", "VariableStore", "__version__",
+    "abi_id", "apply_passes", "compile", "default_limits", "dtype_of", "errors", "export_onnx", "expr", "gradients", "load",
+    "load_plugin", "load_program", "loaded_plugins", "numpy_dtype", "op", "ops", "passes", "register_pass", "report",
+    "resolve_pipeline", "save", "split_gradient", "standard_pipeline",
 ]
 __all__ += errors.__all__
 

@@ -6,7 +6,7 @@ from typing import Any, Iterable, Mapping, Protocol, Sequence, Union
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft._weft import Entry
+    from weft._weft import Entry, Expr
 
 
 class HasDLPack(Protocol):
@@ -30,6 +30,7 @@ class ModelProto(Protocol):
 PathLike = Union[str, "os.PathLike[str]"]
 ArrayLike = Union[HasArray, HasDLPack, bool, int, float, complex, str, Sequence[Any]]
 Operand = Union["Entry", ArrayLike]
+ExprLike = Union["Expr", bool, int, float]
 DTypeLike = Any
 ShapeLike = Union[str, int, Sequence[Union[int, str, None]]]
 PipelineLike = Union[str, Iterable[Union[str, "tuple[str, Mapping[str, bool | int | float | str]]"]]]

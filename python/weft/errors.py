@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "ApiMisuseError", "AttributeValueError", "BadInputError", "BindingError", "CancelledError", "CheckError", "DependencyError", "DeviceError",
-    "DuplicateError", "Error", "FileError", "IndexRangeError", "InternalError", "LimitError", "ModelError", "OutOfMemoryError",
-    "OverflowedError", "PluginError", "ShapeError", "SyntaxTextError", "TypeMismatchError", "UnknownOpError",
-    "UnknownOptionError", "UnknownPassError", "UnsupportedError", "UsageError",
+    "ApiMisuseError", "AttributeValueError", "BadInputError", "BindingError", "CallbackError", "CancelledError", "CheckError",
+    "DependencyError", "DeviceError", "DuplicateError", "Error", "FileError", "IndexRangeError", "InternalError", "LimitError",
+    "ModelError", "OutOfMemoryError", "OverflowedError", "PluginError", "ShapeError", "SyntaxTextError", "TypeMismatchError",
+    "UnknownOpError", "UnknownOptionError", "UnknownPassError", "UnsupportedError", "UsageError",
 ]
 
 
@@ -126,6 +126,10 @@ class PluginError(Error, ImportError):
     """A plugin cannot be loaded."""
 
 
+class CallbackError(Error, RuntimeError):
+    """A function of an operator or a pass that is yours has raised: its exception is the cause."""
+
+
 class CheckError(Error, AssertionError):
     """A comparison or a claim of a pass does not hold."""
 
@@ -138,6 +142,7 @@ class InternalError(Error, RuntimeError):
     """A bug in Weft."""
 
 
+# The extension makes errors by these, as __init__ does.
 _CLASSES: dict[int, type[Error]] = {
     101: UsageError, 102: UnknownPassError, 103: UnknownOptionError, 104: DependencyError, 105: BindingError, 106: ApiMisuseError,
     201: FileError, 202: SyntaxTextError, 203: ModelError,
@@ -148,8 +153,3 @@ _CLASSES: dict[int, type[Error]] = {
     601: DuplicateError, 602: DuplicateError, 603: PluginError, 604: PluginError,
     701: CheckError, 801: DeviceError, 901: InternalError,
 }
-
-
-def _make(code: int, message: str, place: str, hint: str, text: str) -> Error:
-    """Called by the extension."""
-    return _CLASSES.get(code, Error)(message, f"WEFT-E{code:04d}", place, hint, text)

@@ -115,6 +115,11 @@ def _find(key: str, where: str) -> Any:
     return made
 
 
+def _forget(key: str) -> None:
+    """The operator has been defined anew."""
+    _made.pop(key, None)
+
+
 def _domains() -> dict[str, str]:
     """Names in Python of the domains: 'ai.onnx.ml' is ai_onnx_ml."""
     found = {n.split("::")[0] for n in _weft._list_ops() if "::" in n}

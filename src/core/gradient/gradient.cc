@@ -198,20 +198,22 @@ namespace {
 thread_local GradientScope::Known t_known;
 }  // namespace
 
-GradientScope::GradientScope(const Graph& g, const TypeMap* types, const ShapeMap* shapes)
+GradientScope::GradientScope(const Graph& g, const TypeMap* types, const ShapeMap* shapes,
+                             Graph* made_in)
     : outer_(t_known) {
-  t_known = {g.store(), types, shapes};
+  t_known = {g.store(), types, shapes, made_in};
 }
 GradientScope::~GradientScope() { t_known = outer_; }
+Graph* GradientGraph() { return t_known.graph; }
 
 bool KnownSameShape(const NodeEntry& a, const NodeEntry& b) {
-  const auto& [store, types, shapes] = t_known;
+  const auto& [store, types, shapes, graph] = t_known;
   if (!shapes || !a || !b || a.node->store() != store || b.node->store() != store) return false;
   const Shape *x = shapes->find(a), *y = shapes->find(b);
   return x && y && x->fully_known() && x->same(*y);
 }
 Type KnownType(const NodeEntry& e) {
-  const auto& [store, types, shapes] = t_known;
+  const auto& [store, types, shapes, graph] = t_known;
   if (!e) return {};
   if (types && e.node->store() == store)
     if (const Type* t = types->find(e)) return *t;
@@ -219,7 +221,7 @@ Type KnownType(const NodeEntry& e) {
   return e.node->is_variable() ? DeclaredType(e.node) : Type();
 }
 Shape KnownShape(const NodeEntry& e) {
-  const auto& [store, types, shapes] = t_known;
+  const auto& [store, types, shapes, graph] = t_known;
   if (!e) return {};
   if (shapes && e.node->store() == store)
     if (const Shape* s = shapes->find(e)) return *s;

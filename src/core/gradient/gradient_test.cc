@@ -63,6 +63,21 @@ TEST_CASE("gradient: requests are about entries of the graph") {
   CHECK_FALSE(c.g.HasAttr("grad_out"));
 }
 
+TEST_CASE("gradient: rules are told the graph in which gradients are made") {
+  Chain outer, inner;
+  CHECK(GradientGraph() == nullptr);
+  {
+    const GradientScope scope(outer.g, nullptr, nullptr, &outer.g);
+    CHECK(GradientGraph() == &outer.g);
+    {
+      const GradientScope other(inner.g, nullptr, nullptr);  // that only looks
+      CHECK(GradientGraph() == nullptr);
+    }
+    CHECK(GradientGraph() == &outer.g);
+  }
+  CHECK(GradientGraph() == nullptr);
+}
+
 TEST_CASE("gradient: requests follow what they name, in this graph only") {
   Chain c;
   SetGradient(c.g, {NodeEntry(c.p, 1)}, {c.a, c.x});

@@ -141,7 +141,7 @@ class Builder {
   std::vector<NodeEntry> Run(GradientMap* map) {
     CheckTypes();
     FindWay();
-    const GradientScope scope(g_, &types_, shapes_);
+    const GradientScope scope(g_, &types_, shapes_, &g_);
     try {
       Seed();
       for (auto n = order_.rbegin(); n != order_.rend(); ++n) Visit(*n);

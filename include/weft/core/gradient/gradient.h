@@ -115,6 +115,9 @@ WEFT_API bool KnownSameShape(const NodeEntry& a, const NodeEntry& b);
 /// a variable declares and what a constant is are known at any time.
 WEFT_API Type KnownType(const NodeEntry& e);
 WEFT_API Shape KnownShape(const NodeEntry& e);
+/// The graph in which the gradients of this thread are being made, for rules that lend it to
+/// another language; null outside of that time.
+WEFT_API Graph* GradientGraph();
 /// That time, on this thread; `types` and `shapes` (null: nothing is known) outlive it.
 class WEFT_API GradientScope {
  public:
@@ -122,8 +125,11 @@ class WEFT_API GradientScope {
     const GraphStore* store = nullptr;
     const TypeMap* types = nullptr;
     const ShapeMap* shapes = nullptr;
+    Graph* graph = nullptr;
   };
-  GradientScope(const Graph& g, const TypeMap* types, const ShapeMap* shapes);
+  /// `made_in`: the graph itself, where rules are called; what GradientGraph tells.
+  GradientScope(const Graph& g, const TypeMap* types, const ShapeMap* shapes,
+                Graph* made_in = nullptr);
   ~GradientScope();
   GradientScope(const GradientScope&) = delete;
   GradientScope& operator=(const GradientScope&) = delete;
