@@ -86,7 +86,7 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
   const Command commands[] = {MakeRun(app),    MakeBench(app),   MakeOpt(app),     MakeCompile(app),
                               MakeGrad(app),   MakeInspect(app), MakeCompare(app), MakeCheck(app),
                               MakeDoctor(app), MakePlugins(app), MakeBisect(app),  MakeReduce(app),
-                              MakeRepro(app),  MakeCache(app)};
+                              MakeRepro(app),  MakeCache(app),   MakePlan(app)};
   try {
     line.Parse(arguments);
   } catch (const Answered&) {
