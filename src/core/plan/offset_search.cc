@@ -4,8 +4,8 @@
 /// items then be placed in the order of their offsets. So a node of the search places, on what it
 /// would stand on now, an item at an offset no lower than the last one's.
 ///
-///   passed over  an item that could have stood lower than the last one has to be raised by one that
-///                is still to come, so it stands at least on the lowest of their tops
+///   passed over  an item that could have stood lower than the last one has to be raised by one
+///                that is still to come, so it stands at least on the lowest of their tops
 ///   dominated    an item higher than where another would already end: the other one fits below
 ///   too high     an item, or all that are still to come in one step on the lowest of them
 ///   apart        where nothing still to come crosses a step, both sides are searched alone

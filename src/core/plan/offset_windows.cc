@@ -6,9 +6,9 @@
 ///
 /// Greedy packings of many items are too high at a few steps only: those where most is alive.
 /// Around such a step all items alive there, or in a wider stretch, are taken out, while what else
-/// they meet stays; they are put back by first fit in several orders, and then by a local search over the
-/// order: an item that ends highest is put earlier. The cost depends on the stretch, not on the
-/// number of items.
+/// they meet stays; they are put back by first fit in several orders, and then by a local search
+/// over the order: an item that ends highest is put earlier. The cost depends on the stretch, not
+/// on the number of items.
 #include "offset_instance.h"
 #include "offset_shelf.h"
 #include "weft/support/request.h"
