@@ -1,5 +1,5 @@
-/// strided_copy_loops.h: the loops of strided copies for one instruction set, included once for each
-/// (strided_copy.cc). No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its
+/// strided_copy_loops.h: the loops of strided copies for one instruction set, included once for
+/// each (strided_copy.cc). No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its
 /// functions.
 ///
 /// A box is a number of planes, and a plane is one of
