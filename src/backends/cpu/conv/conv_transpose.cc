@@ -14,6 +14,7 @@
 #include "backends/shared/node_attrs.h"
 #include "plane_deconv.h"
 #include "weft/core/op/op.h"
+#include "weft/core/takes_dtype.h"
 #include "weft/support/check.h"
 
 namespace weft::cpu {
@@ -184,7 +185,8 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
 }
 
 WEFT_REGISTER_OP(ConvTranspose)
-    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvTranspose));
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvTranspose))
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle);
 
 }  // namespace
 }  // namespace weft::cpu
