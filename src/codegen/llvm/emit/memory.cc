@@ -281,8 +281,7 @@ std::vector<llvm::Value*> Emitter::SharedPlaces(const ExprNode& n, const Expr& o
       mask = mask ? ir_.CreateAnd(mask, inside) : inside;
     }
     if (mask) at = ir_.CreateSelect(mask, at, llvm::Constant::getNullValue(at->getType()));
-    for (int i = 0; i < l->count; ++i)
-      places.push_back(ir_.CreateExtractElement(at, uint64_t(i)));
+    for (int i = 0; i < l->count; ++i) places.push_back(ir_.CreateExtractElement(at, uint64_t(i)));
     return nullptr;
   });
   return places;
