@@ -18,8 +18,12 @@ namespace {
 
 /// Bytes of the result that a piece of work writes: half a first-level cache.
 constexpr int64_t kPieceBytes = int64_t{16} << 10;
-/// Rows of a piece whose boxes are transposed: a cache line of bytes.
+/// Indices of a piece along an axis that the source runs along: a cache line of bytes.
 constexpr int64_t kPieceRows = 64;
+/// What one index of the first axis moves from which each is a box by itself, where there are few:
+/// images and heads of a batch, which threads share.
+constexpr int64_t kLargeRow = int64_t{64} << 10;
+constexpr size_t kMaxParts = 1024;
 /// Runs from which generated code copies whole vectors, and results beyond which it writes past the
 /// caches (measured: rows of 64 bytes take a quarter of the time).
 constexpr int64_t kLongRun = 64, kManyBytes = int64_t{4} << 20;
@@ -28,13 +32,15 @@ constexpr int64_t kShuffledStep = 4;
 /// Extents of which a kernel keeps the boxes.
 constexpr size_t kPlans = 16;
 /// Between two looks at the request.
-constexpr int64_t kPollPieces = 1024;
+constexpr int64_t kPollBytes = int64_t{32} << 20;
 
 int64_t BytesOf(DType t) { return DTypeBytes(t, 1); }
 
+/// Moves that are cut alike along one axis. Those of several have the same first axis.
 struct Group {
   size_t first, last;  ///< moves
-  int64_t rows, to_step, piece_rows, first_piece;
+  size_t axis;
+  int64_t rows, piece_rows, first_piece;
 };
 
 struct Plan {
@@ -83,29 +89,64 @@ bool IsWorth(const std::vector<ElementMove>& moves, const Kernel& kernel) {
   return transposed || (2 * short_bytes > bytes && bytes < kManyBytes);
 }
 
+/// Large indices of the first axis as boxes of their own.
+std::vector<ElementMove> TakenApart(std::vector<ElementMove> moves, const Kernel& kernel) {
+  std::vector<ElementMove> parts;
+  while (!moves.empty()) {
+    ElementMove m = std::move(moves.back());
+    moves.pop_back();
+    const int64_t bytes = ElementsOf(m) * BytesOf(kernel.buffers[size_t(m.to)].dtype);
+    const int64_t count = m.dims.empty() ? 1 : m.dims[0].extent;
+    if (m.dims.size() < 3 || bytes / count < kLargeRow ||
+        parts.size() + moves.size() + size_t(count) > kMaxParts || m.dims[0].from_step == 1) {
+      parts.push_back(std::move(m));
+      continue;
+    }
+    const CopyDim first = m.dims[0];
+    m.dims.erase(m.dims.begin());
+    for (int64_t i = count - 1; i >= 0; --i) {
+      moves.push_back(m);
+      moves.back().to_offset += i * first.to_step;
+      if (m.from >= 0) moves.back().from_offset += i * first.from_step;
+    }
+  }
+  return parts;
+}
+
+/// The axis along which a move is cut into pieces.
+size_t CutAxis(const ElementMove& m) {
+  if (m.dims.size() < 2 || m.dims[0].extent >= 2 * kPieceRows || !IsTransposed(m)) return 0;
+  const auto longest =
+      std::max_element(m.dims.begin(), m.dims.end(),
+                       [](const CopyDim& a, const CopyDim& b) { return a.extent < b.extent; });
+  return size_t(longest - m.dims.begin());
+}
+
 std::shared_ptr<const Plan> MakePlan(const MoveFinder& finder, const Kernel& kernel,
                                      const int64_t* dims) {
   auto plan = std::make_shared<Plan>();
   if (!finder.Find(dims, &plan->moves) || !IsWorth(plan->moves, kernel)) return nullptr;
+  plan->moves = TakenApart(std::move(plan->moves), kernel);
   const auto order = [](const ElementMove& m) {
     const CopyDim d = m.dims.empty() ? CopyDim{1, 0, 1} : m.dims[0];
-    return std::make_tuple(m.to, m.to_offset / d.to_step, d.extent, d.to_step);
+    return std::make_tuple(m.to, m.to_offset / d.to_step, d.extent, d.to_step, CutAxis(m));
   };
   std::stable_sort(plan->moves.begin(), plan->moves.end(),
                    [&](const ElementMove& a, const ElementMove& b) { return order(a) < order(b); });
   for (size_t i = 0; i < plan->moves.size();) {
     const ElementMove& m = plan->moves[i];
-    const CopyDim d = m.dims.empty() ? CopyDim{1, 0, 1} : m.dims[0];
-    Group g{i, i, d.extent, d.to_step, 1, plan->pieces};
+    Group g{i, i, CutAxis(m), 1, 1, plan->pieces};
+    if (!m.dims.empty()) g.rows = m.dims[g.axis].extent;
     int64_t bytes = 0;
-    bool transposed = false;
-    for (; g.last < plan->moves.size() && order(plan->moves[g.last]) == order(m); ++g.last) {
-      const ElementMove& other = plan->moves[g.last];
+    bool by_lines = false;
+    do {
+      const ElementMove& other = plan->moves[g.last++];
       bytes += ElementsOf(other) * BytesOf(kernel.buffers[size_t(other.to)].dtype);
-      transposed |= IsTransposed(other);
-    }
+      by_lines |= IsTransposed(other) &&
+                  (other.dims[g.axis].from_step == 1 || other.dims[g.axis].to_step == 1);
+    } while (g.axis == 0 && g.last < plan->moves.size() && order(plan->moves[g.last]) == order(m));
     g.piece_rows = std::max<int64_t>(kPieceBytes / std::max<int64_t>(bytes / g.rows, 1), 1);
-    if (transposed) g.piece_rows = std::max(g.piece_rows / kPieceRows * kPieceRows, kPieceRows);
+    if (by_lines) g.piece_rows = std::max(g.piece_rows / kPieceRows * kPieceRows, kPieceRows);
     plan->pieces += (g.rows + g.piece_rows - 1) / g.piece_rows;
     plan->bytes += 2 * bytes;
     i = g.last;
@@ -155,10 +196,13 @@ class CopyLauncher final : public KernelLauncher {
   }
 
   void Run(const Plan& plan, void* const* buffers) const {
+    if (plan.pieces == 0) return;
     const int tasks = TaskCount(plan.pieces, plan.bytes, 0, team_->threads());
-    for (int64_t begin = 0; begin < plan.pieces; begin += kPollPieces) {
+    const int64_t together =
+        std::max<int64_t>(kPollBytes / std::max<int64_t>(plan.bytes / plan.pieces, 1), tasks);
+    for (int64_t begin = 0; begin < plan.pieces; begin += together) {
       RequestScope::Poll();
-      const int64_t end = std::min(plan.pieces, begin + kPollPieces);
+      const int64_t end = std::min(plan.pieces, begin + together);
       if (tasks <= 1) {
         RunPieces(plan, buffers, begin, end);
         continue;
@@ -186,20 +230,23 @@ class CopyLauncher final : public KernelLauncher {
       const ElementMove& m = plan.moves[i];
       CopyDim dims[kMaxCopyDims];
       std::copy(m.dims.begin(), m.dims.end(), dims);
-      int64_t from_row = 0;
+      int64_t from_row = 0, to_row = 0;
       if (!m.dims.empty()) {
-        dims[0].extent = rows;
-        from_row = row * dims[0].from_step;
+        dims[g.axis].extent = rows;
+        from_row = row * dims[g.axis].from_step;
+        to_row = row * dims[g.axis].to_step;
       }
       const int64_t width = BytesOf(kernel_.buffers[size_t(m.to)].dtype);
-      char* const to = static_cast<char*>(buffers[m.to]) + (m.to_offset + row * g.to_step) * width;
+      char* const to = static_cast<char*>(buffers[m.to]) + (m.to_offset + to_row) * width;
       const int rank = int(m.dims.size());
-      if (m.from < 0)
+      if (m.from < 0) {
         FillStrided(int(width), m.bits, to, dims, rank);
-      else
-        CopyStrided(int(width),
-                    static_cast<const char*>(buffers[m.from]) + (m.from_offset + from_row) * width,
-                    to, dims, rank);
+        continue;
+      }
+      const char* const from =
+          static_cast<const char*>(buffers[m.from]) + (m.from_offset + from_row) * width;
+      // What is written over its own operand is there.
+      if (from != to) CopyStrided(int(width), from, to, dims, rank);
     }
   }
 
