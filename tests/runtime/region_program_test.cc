@@ -294,25 +294,20 @@ TEST_CASE("products of doubles are compiled once for all sizes") {
   CHECK(CountCompiled().kernels == kernels);
 }
 
-TEST_CASE("convolutions and pools of doubles are compiled once for all sizes") {
+TEST_CASE("pools of doubles are compiled once for all sizes") {
   if (!HasCpu()) return;
   const Graph g = FromText(
-      "graph (%x: f64[n, 2, h, w], %k: f64[m, 2, 3, 3], %t: f64[2, m, 2, 2]) -> (%y, %p, %a, %u) "
-      "{\n"
-      "  %c = Conv(%x, %k) {pads = [1, 1, 1, 1]} : ?\n  %y = Relu(%c) : ?\n"
-      "  %p, %i = MaxPool(%y) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n"
-      "  %a = AveragePool(%y) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]} : ?\n"
-      "  %u = ConvTranspose(%x, %t) {strides = [2, 2]} : ?\n}\n");
+      "graph (%x: f64[n, 2, h, w]) -> (%y, %a) {\n  %r = Relu(%x) : ?\n"
+      "  %p, %i = MaxPool(%r) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n"
+      "  %y = Tanh(%p) : ?\n"
+      "  %a = AveragePool(%r) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]} : ?\n}\n");
   Session session(CompileFor(g, "cpu"));
   const int64_t kernels = CountCompiled().kernels;
-  const auto ramp = [](std::vector<int64_t> dims) {
-    auto t = std::make_shared<Tensor>(DType::kF64, std::move(dims));
-    for (int64_t i = 0; i < t->num_elements(); ++i) t->set(i, double(i * 5 % 11 - 5) / 8);
-    return t;
-  };
-  for (const auto& [n, h, w, m] :
-       {std::array{1, 5, 6, 3}, {2, 4, 4, 1}, {0, 4, 4, 2}, {1, 9, 7, 2}})
-    CheckSame(g, &session, {ramp({n, 2, h, w}), ramp({m, 2, 3, 3}), ramp({2, m, 2, 2})});
+  for (const auto& [n, h, w] : {std::array{1, 5, 6}, {2, 4, 4}, {0, 4, 4}, {1, 9, 7}}) {
+    auto x = std::make_shared<Tensor>(DType::kF64, std::vector<int64_t>{n, 2, h, w});
+    for (int64_t i = 0; i < x->num_elements(); ++i) x->set(i, double(i * 5 % 11 - 5) / 8);
+    CheckSame(g, &session, {x});
+  }
   CHECK(CountCompiled().kernels == kernels);
 }
 

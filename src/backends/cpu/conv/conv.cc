@@ -24,7 +24,6 @@
 #include "conv_staging.h"
 #include "plane_conv.h"
 #include "weft/core/op/op.h"
-#include "weft/core/takes_dtype.h"
 
 namespace weft::cpu {
 namespace {
@@ -170,7 +169,6 @@ LayoutWish ConvLayout(const NodePtr&, DType) {
 
 WEFT_REGISTER_OP(Conv)
     .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConv))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ConvEpilogue))
     .set_attr<FLayout>("FLayout.cpu", ConvLayout);
 

@@ -10,7 +10,6 @@
 #include "conv_primitives.h"
 #include "conv_staging.h"
 #include "weft/core/op/op.h"
-#include "weft/core/takes_dtype.h"
 
 namespace weft::cpu {
 namespace {
@@ -143,11 +142,9 @@ LayoutWish GradWeightLayout(const NodePtr&, DType) {
 
 WEFT_REGISTER_OP_IN(weft, ConvGradData)
     .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvGradData))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle)
     .set_attr<FLayout>("FLayout.cpu", GradDataLayout);
 WEFT_REGISTER_OP_IN(weft, ConvGradWeight)
     .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvGradWeight))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle)
     .set_attr<FLayout>("FLayout.cpu", GradWeightLayout);
 
 }  // namespace

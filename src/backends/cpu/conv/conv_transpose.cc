@@ -14,7 +14,6 @@
 #include "backends/shared/node_attrs.h"
 #include "plane_deconv.h"
 #include "weft/core/op/op.h"
-#include "weft/core/takes_dtype.h"
 #include "weft/support/check.h"
 
 namespace weft::cpu {
@@ -185,8 +184,7 @@ std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
 }
 
 WEFT_REGISTER_OP(ConvTranspose)
-    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvTranspose))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle);
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareConvTranspose));
 
 }  // namespace
 }  // namespace weft::cpu
