@@ -42,6 +42,14 @@ const Term* SolvableTerm(const Node* d) {
   return best;
 }
 
+/// A product of sizes that data decide. An extent that has a name keeps it: the run begins with it,
+/// and comes to know the factors later or never.
+bool IsProductOfUnbacked(const Node* value) {
+  const std::vector<SymInt> symbols = SymInt(value).Symbols();
+  return value->kind == Kind::kProduct && symbols.size() > 1 &&
+         std::all_of(symbols.begin(), symbols.end(), [](SymInt s) { return s.is_unbacked(); });
+}
+
 /// The atom, no symbol, that 0 == d is solved for, with its term: coefficient 1 or -1, and nowhere
 /// else in d. The largest, so that what stays is simpler.
 const Term* SolvableAtom(const Node* d) {
@@ -193,18 +201,20 @@ bool Facts::Impl::AddEqualOrThrow(const Node* a, const Node* b, bool assumed) {
     if (!nonzero.empty()) sym::PolyDivideExact(d, sym::MonomialOf(std::move(nonzero)), &d);
   }
   const Poly poly = sym::PolyOf(d);
-  for (const Term& t : poly.terms) {
-    if (t.mono->kind != Kind::kMin && t.mono->kind != Kind::kMax) continue;
-    if (t.coef != 1 && t.coef != -1) continue;
+  for (const Term& term : poly.terms) {
+    if (term.mono->kind != Kind::kMin && term.mono->kind != Kind::kMax) continue;
+    if (term.coef != 1 && term.coef != -1) continue;
     bool solved = false;
-    if (!AddExtremum(t.mono, sym::AddNodes(t.mono, d, -t.coef), assumed, &solved)) return false;
+    if (!AddExtremum(term.mono, sym::AddNodes(term.mono, d, -term.coef), assumed, &solved))
+      return false;
     if (solved) return true;
   }
+  const Term* t = d->kind == Kind::kSum ? SolvableTerm(d) : nullptr;
+  // c*s + rest == 0 with c = +-1 gives s = -c*rest = s - c*d.
+  const Node* value = t ? sym::AddNodes(t->mono, d, -t->coef) : nullptr;
   if (d->kind == Kind::kSymbol) {
     if (!Substitute(d, ConstNode(0), assumed)) return false;
-  } else if (const Term* t = d->kind == Kind::kSum ? SolvableTerm(d) : nullptr; t != nullptr) {
-    // c*s + rest == 0 with c = +-1 gives s = -c*rest = s - c*d.
-    const Node* value = sym::AddNodes(t->mono, d, -t->coef);
+  } else if (t && (IsFresh(t->mono) || !IsProductOfUnbacked(value))) {
     if (!Substitute(t->mono, value, assumed)) return false;
   } else {
     if (d->kind == Kind::kSum && d->terms[0].coef < 0 && d->terms[0].coef != INT64_MIN)

@@ -86,6 +86,21 @@ TEST_CASE("facts: divisors") {
   CHECK(f.Divides(4, a + b + 8) == Proof::kYes);
 }
 
+TEST_CASE("facts: a named extent stays what it is called where it is a product of sizes by data") {
+  const SymInt u1 = SymInt::Unbacked(1);
+  Facts f;
+  CHECK(f.AddEqual(n, u0 * u1));
+  CHECK(f.Simplify(n) == n);
+  CHECK(f.ProvedEqual(n, u0 * u1));
+  CHECK_FALSE(f.AddEqual(n, u0 * u1 + 1));
+  // One factor alone gives way, and so does a name for one of names.
+  Facts one, named;
+  CHECK(one.AddEqual(n, u0));
+  CHECK(one.Simplify(u0) == n);
+  CHECK(named.AddEqual(n, a * u0));
+  CHECK(named.Simplify(n) == a * u0);
+}
+
 TEST_CASE("facts: equalities") {
   Facts f;
   CHECK(f.AddEqual(b, a));

@@ -294,6 +294,23 @@ TEST_CASE("products of doubles are compiled once for all sizes") {
   CHECK(CountCompiled().kernels == kernels);
 }
 
+TEST_CASE("pools of doubles are compiled once for all sizes") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(
+      "graph (%x: f64[n, 2, h, w]) -> (%y, %a) {\n  %r = Relu(%x) : ?\n"
+      "  %p, %i = MaxPool(%r) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n"
+      "  %y = Tanh(%p) : ?\n"
+      "  %a = AveragePool(%r) {kernel_shape = [3, 3], pads = [1, 1, 1, 1]} : ?\n}\n");
+  Session session(CompileFor(g, "cpu"));
+  const int64_t kernels = CountCompiled().kernels;
+  for (const auto& [n, h, w] : {std::array{1, 5, 6}, {2, 4, 4}, {0, 4, 4}, {1, 9, 7}}) {
+    auto x = std::make_shared<Tensor>(DType::kF64, std::vector<int64_t>{n, 2, h, w});
+    for (int64_t i = 0; i < x->num_elements(); ++i) x->set(i, double(i * 5 % 11 - 5) / 8);
+    CheckSame(g, &session, {x});
+  }
+  CHECK(CountCompiled().kernels == kernels);
+}
+
 TEST_CASE("what is stacked in no iteration has the sizes of one") {
   // How many columns there are, the body reads of a tensor.
   const Graph g = FromText(

@@ -2,6 +2,7 @@
 /// what it must not spoil.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "tests/support/code_of.h"
@@ -290,6 +291,29 @@ TEST_CASE("a result may be written over an input; two results may not share memo
     CHECK(CodeOf([&] {
             s.RunBound({tensor(across), k}, {again, view});
           }) == ErrorCode::kBadBinding);
+  }
+}
+
+TEST_CASE("sums down to sizes of the run: broadcast, equal and empty ones") {
+  const char* text =
+      "weft 1\ngraph @m<a, b>(%x: f32[a, 2], %like: f32[b, 2]) -> (%y) {\n"
+      "  %t = Tanh(%x) : ?\n  %y = weft::SumTo(%t, %like) : ?\n}";
+  for (const char* backend : {"cpu", "cpu:no-fusion", "ref"}) {
+    Session s = SessionOf(text, backend);
+    for (const auto& [rows, to] : {std::pair(3, 1), {3, 3}, {1, 1}, {0, 0}, {0, 1}}) {
+      CAPTURE(backend);
+      CAPTURE(rows);
+      CAPTURE(to);
+      std::vector<double> x(size_t(2 * rows)), want(size_t(2 * to));
+      for (size_t i = 0; i < x.size(); ++i) {
+        x[i] = double(i) / 8;
+        want[i % want.size()] += std::tanh(x[i]);
+      }
+      const TensorPtr like = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{to, 2});
+      const TensorPtr y = s.Run({Tensor::FromDoubles(DType::kF32, {rows, 2}, x), like})[0];
+      REQUIRE(y->dims() == std::vector<int64_t>{to, 2});
+      for (size_t i = 0; i < want.size(); ++i) CHECK(std::abs(y->at(int64_t(i)) - want[i]) < 1e-6);
+    }
   }
 }
 

@@ -1,9 +1,9 @@
 /// cpu_backend.cc: the backend "cpu": kernels through LLVM, library operators through oneDNN, one
 /// team of threads.
+#include "backends/cpu/launch/copy_launcher.h"
 #include "backends/cpu/launch/kernel_launcher.h"
 #include "backends/cpu/launch/multi_launcher.h"
 #include "backends/cpu/launch/run_together.h"
-#include "backends/cpu/launch/transpose_launcher.h"
 #include "codegen/llvm/compiler/llvm_compiler.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
@@ -28,8 +28,8 @@ class CpuBackend final : public HostBackend {
   }
   std::shared_ptr<KernelLauncher> Load(const Kernel& kernel,
                                        const CompiledKernel& compiled) override {
-    if (auto transposes = cpu::MakeTransposeLauncher(kernel, team_)) return transposes;
-    return cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_);
+    return cpu::WithCopies(
+        kernel, cpu::MakeCpuLauncher(kernel, LoadCpuKernel(kernel, compiled.binary), team_), team_);
   }
   std::shared_ptr<KernelLauncher> LoadMulti(const LoweredKernel& lowered,
                                             const CompiledKernels& compiled) override {

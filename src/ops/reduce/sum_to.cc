@@ -20,11 +20,15 @@ Exprs SumToCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt
   const Shape& y = at.shape[0];
   const int lead = x.rank() - y.rank();
   std::vector<SymInt> extents;
+  // What is empty has no points whose terms would be counted: any number but 0 // 0 will do.
+  const auto terms = [](SymInt from, SymInt to) {
+    return to.is_const() ? ExactDiv(from, to) : ExactDiv(from, Max(to, 1));
+  };
   for (int k = 0; k < x.rank(); ++k) {
     if (k < lead)
       extents.push_back(x.shape[k]);
     else if (const SymInt d = y[k - lead]; d != x.shape[k])
-      extents.push_back(d.is(1) ? x.shape[k] : ExactDiv(x.shape[k], d));
+      extents.push_back(d.is(1) ? x.shape[k] : terms(x.shape[k], d));
   }
   return {SumOver(extents, [&](const Indices& r) {
     Indices from;

@@ -91,15 +91,17 @@ class GivenOutputs {
  public:
   GivenOutputs(ProgramState* state, std::vector<std::shared_ptr<Tensor>>* outputs)
       : state_(*state), outputs_(*outputs), keeps_(state->keeps_outputs) {
+    if (keeps_) return;  // RunBound's own list: the caller's is another, and whole
     state_.given_outputs = outputs_;
     for (auto& t : outputs_)
-      if (t && !keeps_ && t.use_count() > 2) t = nullptr;
+      if (t && t.use_count() > 2) t = nullptr;
     state_.keeps_outputs = true;
   }
   ~GivenOutputs() {
+    if (keeps_) return;
     if (failed_) outputs_.swap(state_.given_outputs);
     state_.given_outputs.clear();
-    state_.keeps_outputs = keeps_;
+    state_.keeps_outputs = false;
   }
   GivenOutputs(const GivenOutputs&) = delete;
   GivenOutputs& operator=(const GivenOutputs&) = delete;

@@ -12,6 +12,7 @@
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
+#include "weft/core/takes_dtype.h"
 
 namespace weft::cpu {
 namespace {
@@ -90,7 +91,9 @@ std::unique_ptr<LibraryCall> PrepareLrn(const ComputeRequest& q) {
   return std::make_unique<LrnCall>(s, q.threads);
 }
 
-WEFT_REGISTER_OP(LRN).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareLrn));
+WEFT_REGISTER_OP(LRN)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareLrn))
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle);
 
 }  // namespace
 }  // namespace weft::cpu

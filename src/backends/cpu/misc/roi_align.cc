@@ -9,6 +9,7 @@
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/node_attrs.h"
 #include "weft/core/op/op.h"
+#include "weft/core/takes_dtype.h"
 #include "weft/support/check.h"
 
 namespace weft::cpu {
@@ -160,7 +161,9 @@ std::unique_ptr<LibraryCall> PrepareRoiAlign(const ComputeRequest& q) {
   return std::make_unique<RoiAlignCall>(s, q.threads);
 }
 
-WEFT_REGISTER_OP(RoiAlign).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareRoiAlign));
+WEFT_REGISTER_OP(RoiAlign)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareRoiAlign))
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle);
 
 }  // namespace
 }  // namespace weft::cpu

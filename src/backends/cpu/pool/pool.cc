@@ -10,6 +10,7 @@
 #include "max_pool.h"
 #include "plain_pool.h"
 #include "weft/core/op/op.h"
+#include "weft/core/takes_dtype.h"
 
 namespace weft::cpu {
 namespace {
@@ -79,7 +80,9 @@ std::unique_ptr<LibraryCall> PrepareMaxPool(const ComputeRequest& q) {
   return std::make_unique<MaxPoolCall>(std::move(*w), planes, q.threads);
 }
 
-WEFT_REGISTER_OP(MaxPool).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMaxPool));
+WEFT_REGISTER_OP(MaxPool)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMaxPool))
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle);
 
 class AveragePlainCall final : public LibraryCall {
  public:
@@ -137,7 +140,9 @@ std::unique_ptr<LibraryCall> PrepareAveragePool(const ComputeRequest& q) {
                                             std::move(padded), q.threads);
 }
 
-WEFT_REGISTER_OP(AveragePool).set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareAveragePool));
+WEFT_REGISTER_OP(AveragePool)
+    .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareAveragePool))
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle);
 
 }  // namespace
 }  // namespace weft::cpu

@@ -353,20 +353,17 @@ std::unique_ptr<LibraryCall> PrepareGemm(const ComputeRequest& q) {
   return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *p, make)); });
 }
 
-/// Those of half precision through f32 (half_call.h).
-bool TakesProductOf(DType t) { return IsFloat(t) && DTypeBits(t) >= 16 && DTypeBits(t) <= 32; }
-
 WEFT_REGISTER_OP(MatMul)
     .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMatMul))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesProductOf)
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP_IN(weft, TransposedMatMul)
     .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareMatMul))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesProductOf)
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 WEFT_REGISTER_OP(Gemm)
     .set_attr<FCompute>("FCompute.cpu", WithHalves(PrepareGemm))
-    .set_attr<FTakesDType>("FTakesDType.cpu", TakesProductOf)
+    .set_attr<FTakesDType>("FTakesDType.cpu", TakesSingle)
     .set_attr<FEpilogue>("FEpilogue.cpu", EpilogueTakenBy(ProductEpilogue));
 
 }  // namespace

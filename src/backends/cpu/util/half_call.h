@@ -21,6 +21,10 @@ namespace weft::cpu {
 
 inline bool IsHalf(DType t) { return IsFloat(t) && DTypeBits(t) == 16; }
 
+/// FTakesDType of calls that are f32's: other dtypes are kernels from the start, which are compiled
+/// once for all dimensions.
+inline bool TakesSingle(DType t) { return t == DType::kF32 || IsHalf(t); }
+
 /// `prepare`, and where operands or results are halves, what it makes of the request in f32.
 FCompute WithHalves(FCompute prepare);
 

@@ -64,6 +64,7 @@ struct Scope {
   std::map<std::pair<const ExprNode*, int>, llvm::Value*> splats;
   std::map<std::pair<const ExprNode*, int>, llvm::Value*> pointers;
   std::vector<const ExprNode*> flags;  ///< raised here
+  std::map<std::pair<const ExprNode*, const ExprNode*>, std::vector<llvm::Value*>> places;
 };
 
 /// An accumulator of a reduction: one register value, or value and position.
@@ -237,6 +238,9 @@ class Emitter {
   llvm::Value* FlagSum(int buffer);
   llvm::Value* RoundBFloat16(llvm::Value* v);
   llvm::Value* EmitGather(const ExprNode& n, llvm::Value* mask);
+  /// The lanes of `own`, 0 where the load's guard or the mask is false, one by one, where a loop
+  /// inside of the lanes reads them again and again at other addresses `shared`; else none.
+  std::vector<llvm::Value*> SharedPlaces(const ExprNode& n, const Expr& own, const Expr& shared);
   /// Lanes `step` elements apart, all of them or as many as the range mask says.
   llvm::Value* EmitShuffledLoad(const ExprNode& n, int64_t step, bool masked);
   /// A mask of lanes 0 .. last (i32, less than `lanes`).

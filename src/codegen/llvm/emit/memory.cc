@@ -261,6 +261,32 @@ llvm::Value* Emitter::EmitShuffledLoad(const ExprNode& n, int64_t step, bool mas
   return v;
 }
 
+std::vector<llvm::Value*> Emitter::SharedPlaces(const ExprNode& n, const Expr& own,
+                                                const Expr& shared) {
+  const Lanes* l = lanes();
+  const Expr guard = n.has_guard() ? n.operand(1) : Expr();
+  const SymInt elements = kernel_.buffers[size_t(n.buffer())].num_elements;
+  // Where no lane is read the address is that of `shared` alone.
+  if (!elements.is_const() || Info(shared).lo < 0 || Info(shared).hi >= elements.value()) return {};
+  const int scope = std::max(ScopeOf(Info(own)), guard ? ScopeOf(Info(guard)) : 0);
+  if (scope + 1 >= int(scopes_.size()) || Info(shared).has_load) return {};
+  std::vector<llvm::Value*>& places =
+      scopes_[size_t(scope)]->places[std::pair(own.get(), guard.get())];
+  if (!places.empty()) return places;
+  InScope(scope, [&]() -> llvm::Value* {
+    llvm::Value* at = GetLanes(own, l->count);
+    llvm::Value* mask = l->mask;
+    if (guard) {
+      llvm::Value* inside = GetLanes(guard, l->count);
+      mask = mask ? ir_.CreateAnd(mask, inside) : inside;
+    }
+    if (mask) at = ir_.CreateSelect(mask, at, llvm::Constant::getNullValue(at->getType()));
+    for (int i = 0; i < l->count; ++i) places.push_back(ir_.CreateExtractElement(at, uint64_t(i)));
+    return nullptr;
+  });
+  return places;
+}
+
 llvm::Value* Emitter::EmitGather(const ExprNode& n, llvm::Value* mask) {
   const DType t = n.dtype();
   const Lanes* l = lanes();
@@ -295,9 +321,21 @@ llvm::Value* Emitter::EmitGather(const ExprNode& n, llvm::Value* mask) {
     Expr& sum = DependsOn(term, l->loop) ? own : shared;
     sum = sum ? sum + term : term;
   }
-  if (own && shared && Info(Keep(own)).lo >= 0 && Info(own).hi <= INT32_MAX) {
-    base = ir_.CreateGEP(element, base, Get(Keep(shared)));
-    offset = own;
+  if (own && shared) {
+    const std::vector<llvm::Value*> places = SharedPlaces(n, Keep(own), Keep(shared));
+    if (!places.empty()) {
+      base = ir_.CreateGEP(element, base, Get(shared));
+      llvm::Value* v = llvm::PoisonValue::get(type);
+      for (size_t i = 0; i < places.size(); ++i)
+        v = ir_.CreateInsertElement(
+            v, ir_.CreateAlignedLoad(element, ir_.CreateGEP(element, base, places[i]), align), i);
+      if (mask) v = ir_.CreateSelect(mask, v, llvm::Constant::getNullValue(type));
+      return FromMemory(t, v);
+    }
+    if (Info(own).lo >= 0 && Info(own).hi <= INT32_MAX) {
+      base = ir_.CreateGEP(element, base, Get(shared));
+      offset = own;
+    }
   }
   llvm::Value* at = GetLanes(Keep(offset), l->count);
   // 32-bit offsets are sign-extended by the instruction, and half as many registers.

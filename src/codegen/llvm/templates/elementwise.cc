@@ -4,8 +4,9 @@
 /// rows of the last loop are walked with an index tuple that is counted up, so that no point costs
 /// a division. Where an input is contiguous along the second last loop (a transposition), rows are
 /// walked in blocks: every cache line that a vector touches is used for all rows of a block while
-/// it is in the first-level cache.
+/// it is in the first-level cache. So they are where rows share most of what they compute.
 #include <functional>
+#include <unordered_set>
 
 #include "templates.h"
 
@@ -17,6 +18,10 @@ namespace {
 constexpr int64_t kBlockRows = 16;
 /// Shorter rows and columns are not worth it.
 constexpr int64_t kMinBlockedExtent = 32;
+/// Operations that rows share from which a block of rows computes them once, and rows that pay for
+/// it. What depends on no load is in tables (index_tables.cc) where it is long.
+constexpr int kMinSharedOps = 12;
+constexpr int64_t kMinSharingRows = 4;
 /// Rows of up to this many elements have code for exactly as many, beside code for parts of a row;
 /// not where that is long: code generation takes time in proportion.
 constexpr int64_t kMaxShortRow = 64;
@@ -46,6 +51,38 @@ bool IsTransposing(Emitter& e, const std::vector<KernelStore>& stores) {
       return true;
   }
   return false;
+}
+
+/// Much of what a point asks is the same for all of the second last loop: where a grid of points is
+/// read from every channel, the places and weights of the grid.
+bool SharesAcrossRows(Emitter& e, const std::vector<KernelStore>& stores) {
+  const Kernel& k = e.kernel();
+  const int inner = int(k.dims.size()) - 1, rows = inner - 1;
+  if (rows < 0) return false;
+  const SymInt extent = k.dims[size_t(inner)], height = k.dims[size_t(rows)];
+  if ((extent.is_const() && extent.value() < kMinBlockedExtent) ||
+      (height.is_const() && height.value() < kMinSharingRows))
+    return false;
+  Exprs roots;
+  for (const KernelStore& s : stores) {
+    if (!s.flag && !e.IsContiguous(s.offset, inner)) return false;
+    roots.push_back(s.value);
+  }
+  int shared = 0, all = 0;
+  std::vector<const Expr*> stack;
+  std::unordered_set<const ExprNode*> seen;
+  for (const Expr& r : roots) stack.push_back(&r);
+  while (!stack.empty()) {
+    const Expr& x = *stack.back();
+    stack.pop_back();
+    if (!seen.insert(x.get()).second) continue;
+    if (x->kind() == ExprKind::kReduce) return false;
+    const bool varies = e.DependsOn(x, inner);
+    all += varies;
+    shared += varies && !e.DependsOn(x, rows) && e.Info(x).has_load;
+    for (const Expr& o : x->operands()) stack.push_back(&o);
+  }
+  return shared >= kMinSharedOps && 3 * shared > all;
 }
 
 /// Whole rows [first, last) in blocks of rows that differ in the second last index only.
@@ -290,7 +327,7 @@ SymInt EmitElementwise(Emitter& e) {
   bool fence = false;
   if (loops == 0) {
     EmitStores(e, stores, false);
-  } else if (IsTransposing(e, stores)) {
+  } else if (IsTransposing(e, stores) || SharesAcrossRows(e, stores)) {
     WholeRows(e, stores, {}, e.begin(), e.end(),
               [&](const Widths& w, llvm::Value* first, llvm::Value* last) {
                 Blocks(e, stores, w, first, last);

@@ -364,6 +364,34 @@ TEST_CASE("what is guarded away is not outside; nothing is read of an empty axis
   CheckKernel(any, {Bytes(), Int32s({0, 0, 0, 0, 0})}, {0});
 }
 
+TEST_CASE("places and weights of a grid that all channels share, inside and outside of the image") {
+  // y[c, p] = x[c, i] (1 - f) + x[c, i + 1] f, where i + f = 12 g[p]; what lies outside counts 0.
+  const SymInt channels = SymInt::Symbol("c"), many = SymInt::Symbol("p");
+  constexpr int64_t kExtent = 40;
+  for (const DType t : {DType::kF32, DType::kF64, DType::kI8}) {
+    for (const SymInt points : {SymInt(77), many}) {
+      for (const SymInt rows : {SymInt(21), channels}) {
+        const Expr at = Expr::Load(1, DType::kF32, {I(1)}) * 12.0;
+        const Expr floor = Expr::Unary(UnOp::kFloor, at), f = at - floor;
+        const auto tap = [&](const Expr& position, const Expr& weight) {
+          const Expr i = Expr::Cast(DType::kI64, position);
+          const Expr inside = And(Le(Expr::Int(0), i), Lt(i, Expr::Int(kExtent)));
+          const Expr x = Expr::Load(0, t, {I(0), i}, inside);
+          return Expr::Cast(DType::kF32, x) * weight;
+        };
+        const Expr one = Expr::Const(DType::kF32, 1);
+        const Expr y = tap(floor, one - f) + tap(floor + 1.0, f);
+        const LoweredKernel k = LowerKernel(
+            {{{t, {rows, kExtent}}, {DType::kF32, {points}}}, {{DType::kF32, {rows, points}}}, {y}},
+            Facts());
+        std::vector<int64_t> dims;
+        for (const SymInt s : k.symbols) dims.push_back(s == many ? 77 : 21);
+        CheckKernel(k.kernel, RandomInputs(*k.kernel, dims, 9), dims);
+      }
+    }
+  }
+}
+
 TEST_CASE("a contraction over gathered elements raises the flag of what it reads") {
   const KernelPtr k =
       Lower({{DType::kF32, {6, 8}}, {DType::kI32, {3, 4}}}, {{DType::kF32, {6, 3}}},
