@@ -22,6 +22,7 @@
 
 #include "tests/support/code_of.h"
 #include "tests/support/temp_folder.h"
+#include "weft/support/aligned_memory.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -105,6 +106,19 @@ TEST_CASE("hash: the digest is fixed, and follows boundaries") {
     const int flips = __builtin_popcountll(x.hi ^ y.hi) + __builtin_popcountll(x.lo ^ y.lo);
     CHECK(flips > 36);
     CHECK(flips < 92);
+  }
+}
+
+TEST_CASE("aligned memory: every block is on a line and can be written to its end") {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{65}, (int64_t{2} << 20) - 1,
+                              int64_t{2} << 20, (int64_t{5} << 20) + 7}) {
+    CAPTURE(bytes);
+    const std::shared_ptr<void> block = AllocateAligned(bytes);
+    REQUIRE(block);
+    CHECK(reinterpret_cast<uintptr_t>(block.get()) % 64 == 0);
+    auto* const at = static_cast<unsigned char*>(block.get());
+    std::memset(at, 0x5a, size_t(bytes));
+    CHECK((bytes == 0 || (at[0] == 0x5a && at[bytes - 1] == 0x5a)));
   }
 }
 

@@ -1,7 +1,8 @@
 /// recur_test.cc: loops whose iterations are kernels alone (Recur), over random cells, beside the
-/// interpreter in double precision.
+/// interpreter in double precision; and what a run of a loop leaves for the next one.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -144,9 +145,12 @@ TEST_CASE("recur: random cells are kernels alone, at any number of steps, in one
     Session session(program);
     for (int64_t steps : {3, 1, 0, 2, 9, 4}) {
       CAPTURE(steps);
+      // The second run goes by what the first one has left, the third with other memory.
       const Reference r = RunReference(g, seed, {{"t", steps}});
       CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
       CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
+      const Reference other = RunReference(g, seed + 1000, {{"t", steps}});
+      CHECK(Difference(session.Run(other.inputs), other.outputs) <= 1);
     }
   }
 }
@@ -272,6 +276,84 @@ TEST_CASE("recur: a failing iteration says which it was, and a limit counts them
   CHECK(caught->code == ErrorCode::kLimit);
   CHECK(caught->says("iteration 4"));
   CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
+  // The same of a run that goes by what another has left.
+  const auto again = Catch([&] {
+    const RequestScope scope(limits);
+    session.Run(r.inputs);
+  });
+  REQUIRE(again);
+  CHECK(again->text == caught->text);
+  CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
+}
+
+TEST_CASE("recur: a long loop is cancelled, in its first run and in later ones") {
+  if (!HasCpu()) return;
+  const Graph g = FromText(R"(graph (%s: f32[1], %x: f32[t, 1]) -> (%z) {
+    %z = Scan(%s, %x) {num_scan_inputs = 1, num_captures = 0, body =
+      graph (%h: f32[1], %v: f32[1]) -> (%w) {
+        %a = Mul(%h, %v) : ?
+        %w = Tanh(%a) : ?
+      }} : ?
+  })");
+  Session session(CompileFor(g, "cpu"));
+  const auto inputs = [](int64_t steps) {
+    return std::vector<TensorPtr>{
+        std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{1}),
+        std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{steps, 1})};
+  };
+  // Some seconds of them.
+  const std::vector<TensorPtr> many = inputs(100'000'000);
+  Limits limits;
+  limits.iterations = INT64_MAX;
+  limits.deadline_s = 0.1;
+  for (int run = 0; run < 2; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto caught = Catch([&] {
+      const RequestScope scope(limits);
+      session.Run(many);
+    });
+    REQUIRE(caught);
+    CHECK(caught->code == ErrorCode::kLimit);
+    CHECK(caught->says("iteration "));
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
+  }
+  session.Run(inputs(3));
+}
+
+TEST_CASE("recur: profiled runs, other results and other extents between those that go on") {
+  if (!HasCpu()) return;
+  for (const int threads : {1, 2})
+    for (const char* batch : {"1, ", "8, "}) {
+      CAPTURE(threads);
+      CAPTURE(batch);
+      const Graph g = FromText(fmt::format(
+          R"(graph (%s: f32[{0}6], %x: f32[t, {0}6], %r: f32[6, 6]) -> (%z, %all) {{
+    %z, %all = Scan(%s, %x, %r) {{num_scan_inputs = 1, num_captures = 1,
+      scan_output_directions = [1], body =
+      graph (%h: f32[{0}6], %v: f32[{0}6], %m: f32[6, 6]) -> (%w, %w) {{
+        %p = MatMul(%h, %m) : ?
+        %q = Add(%p, %v) : ?
+        %w = Tanh(%q) : ?
+      }}}} : ?, ?
+  }})",
+          batch));
+      CompileOptions options;
+      options.backend = "cpu";
+      options.threads = threads;
+      const auto program = Compile(g, options);
+      Session session(program);
+      std::vector<std::shared_ptr<Tensor>> outputs, others;
+      for (uint64_t k = 0; k < 12; ++k) {
+        const int64_t steps = k == 5 || k == 6 ? 7 : 9;
+        const Reference r = RunReference(g, k, {{"t", steps}});
+        auto& to = k % 3 == 2 ? others : outputs;
+        if (k == 8)
+          session.Profile(r.inputs, &to);
+        else
+          session.RunInto(r.inputs, &to);
+        CHECK(Difference({to.begin(), to.end()}, r.outputs) <= 1);
+      }
+    }
 }
 
 }  // namespace weft::e2e

@@ -106,10 +106,10 @@ Packing Sweep(const Instance& in);
 /// Each item on top of all that share a step with it: n log n by a tree of heights. What is nested,
 /// longest first, leaves no gaps.
 Packing Skyline(const Instance& in, const std::vector<uint32_t>& order);
-/// In the order of time or against it, each item into the gap that it fills best and beside what ends
-/// when it does, so that room comes free in one piece; `closeness` weighs the second. No higher than
-/// the bound where that is possible. Nothing where it takes more than `*work`, or the height would
-/// reach `limit`. Items x what is alive at once.
+/// In the order of time or against it, each item into the gap that it fills best and beside what
+/// ends when it does, so that room comes free in one piece; `closeness` weighs the second. No higher
+/// than the bound where that is possible. Nothing where it takes more than `*work`, or the height
+/// would reach `limit`. Items x what is alive at once.
 std::optional<Packing> SweepByEnds(const Instance& in, double closeness, bool backwards,
                                    int64_t limit, int64_t* work);
 /// Each item into the lowest gap among those that share a step with it. Nothing where that takes

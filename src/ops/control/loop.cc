@@ -167,7 +167,7 @@ void LoopRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
   std::vector<void*> to(out.size());
   for (int64_t i = 0; i < trips && goes; ++i) {
     body.Begin(i);
-    if (i == 1) again = RepeatInPlace(body, states, stacks);
+    if (i == 1 && AllInPlace(states, stacks)) again = body.Repeat("body");
     if (again) {
       if (i == 1) {
         goes_on = bodies.NewTensor(DType::kBool, {});

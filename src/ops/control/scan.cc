@@ -115,14 +115,20 @@ void ScanShape(InferShapeContext& ctx) {
     SetOrExplain(ctx, int(s.states + k), Shape(std::move(dims)));
   }
 }
+/// Nothing but places has changed from one iteration to the next.
+bool IsStraight(const ScanSplit& s, const Tensors& in, const std::vector<int>& axes,
+                const LoopStates& states, const std::vector<StackedResult>& stacks) {
+  for (size_t k = 0; k < s.slices; ++k)
+    if (!SlicesLieTogether(*in[s.states + k], axes[k])) return false;
+  return AllInPlace(states, stacks);
+}
 /// Runs the iterations behind the first one at once, where nothing but places changes from one to
 /// the next; false: they are to be run one by one.
 bool RunTheRest(const ScanSplit& s, const ScanParam& p, const Tensors& in,
                 const std::vector<int>& axes, int64_t length, const BodyRunner& bodies,
                 LoopStates* states, std::vector<StackedResult>* stacks) {
-  for (size_t k = 0; k < s.slices; ++k)
-    if (!SlicesLieTogether(*in[s.states + k], axes[k])) return false;
-  const std::unique_ptr<RepeatedBody> body = RepeatInPlace(bodies, *states, *stacks);
+  if (!IsStraight(s, in, axes, *states, *stacks)) return false;
+  const std::unique_ptr<RepeatedBody> body = bodies.Repeat("body");
   if (!body) return false;
   std::vector<IteratedPlace> from(in.size()), to(s.states + s.results);
   states->PointAll(1, length, from.data(), to.data());
@@ -137,6 +143,33 @@ bool RunTheRest(const ScanSplit& s, const ScanParam& p, const Tensors& in,
   int64_t at = 1;
   body->RunAll(&at, length, from, to);
   return true;
+}
+
+Tensors StatesOf(const ScanSplit& s, const Tensors& in) {
+  return {in.begin(), in.begin() + long(s.states)};
+}
+/// All iterations, where slices and results lie together; `results`: in their places.
+StraightLoop LoopOf(const ScanParam& p, const ScanSplit& s, const Tensors& in, int64_t length,
+                    const ResultTensors& results) {
+  StraightLoop loop;
+  loop.body = "body";
+  loop.count = length;
+  loop.parts = p.parts;
+  loop.captures = s.captures;
+  loop.states_text = DescribeStates(StatesOf(s, in));
+  const int64_t slices = std::max<int64_t>(length, 1);
+  for (size_t k = 0; k < s.states; ++k) loop.states.push_back({in[k]->num_bytes(), false});
+  for (size_t k = 0; k < s.slices; ++k)
+    loop.slices.push_back(
+        {in[s.states + k]->num_bytes() / slices, EntryOr(p.scan_input_directions, k, 0) == 1});
+  for (size_t k = 0; k < s.results; ++k)
+    loop.results.push_back({results[s.states + k]->num_bytes() / slices,
+                            EntryOr(p.scan_output_directions, k, 0) == 1});
+  const std::vector<NodeEntry>& outputs = p.body.graph->outputs;
+  for (size_t k = 0; k < s.states; ++k)
+    for (size_t r = 0; r < s.results; ++r)
+      if (outputs[k] == outputs[s.states + r]) loop.states[k].result = int(r);
+  return loop;
 }
 
 /// A Scan in parts, whose axes are all the first. What an iteration reads and writes lies where the
@@ -155,6 +188,7 @@ class ScanInParts {
     for (const auto& t : results_) t->mutable_data();
     for (size_t k = 0; k < s.states; ++k)
       others_.push_back(bodies.NewTensor(in[k]->dtype(), in[k]->dims()));
+    loop_ = LoopOf(p_, s, in, length, results_);
   }
   /// Of second places of states.
   int64_t bytes() const {
@@ -164,11 +198,31 @@ class ScanInParts {
   }
   /// All iterations over one part.
   void Run(int64_t part, const BodyRunner& bodies) const {
+    int64_t i = 0;
+    try {
+      Run(part, bodies, &i);
+    } catch (Error& e) {
+      ExplainIteration(&e, i, loop_.states_text, 0);
+      throw;
+    }
+  }
+  const StraightLoop& loop() const { return loop_; }
+
+ private:
+  void Run(int64_t part, const BodyRunner& bodies, int64_t* at) const {
     std::unique_ptr<RepeatedBody> again;
-    for (int64_t i = 0; i < length_; ++i) {
+    for (int64_t& i = *at; i < length_; ++i) {
       if (again) {
+        std::vector<const void*> operands;
+        std::vector<void*> to_results, others;
+        for (const TensorPtr& t : in_) operands.push_back(t ? t->data() : nullptr);
+        for (const auto& t : results_) to_results.push_back(AddressOf(*t));
+        for (const auto& t : others_) others.push_back(AddressOf(*t));
         std::vector<IteratedPlace> from, to;
-        Point(part, &from, &to);
+        // Where the first iteration has left them.
+        StraightLoop loop = loop_;
+        for (StraightLoop::Piece& state : loop.states) state.result = -1;
+        loop.Point(part, operands.data(), to_results.data(), others.data(), &from, &to);
         return again->RunAll(&i, length_, from, to);
       }
       RequestScope::Poll();
@@ -182,8 +236,8 @@ class ScanInParts {
       if (i == 0 && length_ > 1) again = bodies.Repeat("body");
     }
   }
-
- private:
+  /// Threads may ask at the same time.
+  static void* AddressOf(const Tensor& t) { return const_cast<void*>(t.data()); }
   std::shared_ptr<Tensor> NewStack(const NodePtr& n, size_t k) const {
     Tensors one = Operands(0, 0);
     const InferredBody body = InferFor(*p_.body.graph, one);
@@ -224,40 +278,13 @@ class ScanInParts {
       places.push_back(One(SliceAt(bodies_, results_[s_.states + k], 0, StackAt(k, i)), part));
     return places;
   }
-  /// The same of all iterations but the first.
-  void Point(int64_t part, std::vector<IteratedPlace>* from, std::vector<IteratedPlace>* to) const {
-    const auto bytes_of_part = [&](const Tensor& t, int64_t slices) {
-      return t.num_bytes() / slices / p_.parts;
-    };
-    const auto slices = [&](const Tensor& t, bool backward) {
-      const int64_t each = t.num_bytes() / length_;
-      return IteratedPlace::Slices(
-          static_cast<const char*>(t.data()) + part * bytes_of_part(t, length_), each, length_,
-          backward);
-    };
-    for (size_t k = 0; k < s_.states; ++k) {
-      const auto place = [&](int64_t i) {
-        const Tensor& t = *StateBehind(k, i);
-        return const_cast<char*>(static_cast<const char*>(t.data())) + part * bytes_of_part(t, 1);
-      };
-      from->push_back({place(1), place(0), 0});
-      to->push_back({place(0), place(1), 0});
-    }
-    for (size_t k = 0; k < s_.slices; ++k)
-      from->push_back(slices(*in_[s_.states + k], EntryOr(p_.scan_input_directions, k, 0) == 1));
-    for (auto t = in_.end() - long(s_.captures); t != in_.end(); ++t)
-      from->push_back(IteratedPlace::Fixed(*t ? (*t)->data() : nullptr));
-    for (size_t k = 0; k < s_.results; ++k)
-      to->push_back(
-          slices(*results_[s_.states + k], EntryOr(p_.scan_output_directions, k, 0) == 1));
-  }
-
   const ScanParam& p_;
   const ScanSplit& s_;
   const BodyRunner& bodies_;
   const Tensors& in_;
   const int64_t length_;
   ResultTensors results_, others_;
+  StraightLoop loop_;
 };
 
 void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
@@ -285,9 +312,10 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
       scan.Run(int64_t(part), runner);
     });
     bodies.Holds(scan.bytes());
+    bodies.Keep(scan.loop());
     return;
   }
-  LoopStates states(bodies, Tensors(in.begin(), in.begin() + long(s.states)), *results);
+  LoopStates states(bodies, StatesOf(s, in), *results);
   std::vector<StackedResult> stacks;
   for (size_t k = 0; k < s.results; ++k)
     stacks.emplace_back(n, bodies, (*results)[s.states + k], EntryOr(p.scan_output_axes, k, 0),
@@ -337,6 +365,8 @@ void ScanRun(const NodePtr& n, const Tensors& in, const BodyRunner& bodies,
     (*results)[s.states + k] = stacks[k].Finish(like, once, s.states + k);
   states.Finish(results);
   body.End();
+  if (length > 0 && IsStraight(s, in, axes, states, stacks))
+    bodies.Keep(LoopOf(p, s, in, length, *results));
 }
 
 std::vector<NodeEntry> ScanGradient(const NodePtr& n, const std::vector<NodeEntry>& dy) {

@@ -140,12 +140,9 @@ InferredBody InferStates(const Graph& body, const std::vector<Type>& types,
   }
 }
 
-std::unique_ptr<RepeatedBody> RepeatInPlace(const BodyRunner& bodies, const LoopStates& states,
-                                            const std::vector<StackedResult>& stacks) {
-  const bool in_place =
-      states.in_place() && std::all_of(stacks.begin(), stacks.end(),
-                                       [](const StackedResult& r) { return r.in_place(); });
-  return in_place ? bodies.Repeat("body") : nullptr;
+bool AllInPlace(const LoopStates& states, const std::vector<StackedResult>& stacks) {
+  return states.in_place() && std::all_of(stacks.begin(), stacks.end(),
+                                          [](const StackedResult& r) { return r.in_place(); });
 }
 
 InferredBody InferFor(const Graph& body, const Tensors& operands) {
@@ -298,9 +295,9 @@ int64_t LoopStates::bytes() const {
   for (const auto& t : others_) bytes += t ? t->num_bytes() : 0;
   return bytes;
 }
-std::string LoopStates::ToString() const {
+std::string DescribeStates(const Tensors& states) {
   std::vector<std::string> each;
-  for (const TensorPtr& t : now_)
+  for (const TensorPtr& t : states)
     each.push_back(!t ? "absent"
                    : t->is_tensor()
                        ? fmt::format("{}{}", DTypeName(t->dtype()), t->shape().ToString())
@@ -377,13 +374,9 @@ std::shared_ptr<Tensor> StackedResult::Finish(const std::function<InferredBody()
 }
 
 void CountedBody::Explain(Error* e) const {
-  e->AddPlace(fmt::format("iteration {}", iteration_));
-  const bool limited = e->code() == ErrorCode::kLimit || e->code() == ErrorCode::kOutOfMemory;
-  if (!limited || !e->hint().empty()) return;
   int64_t collected = 0;
   for (const StackedResult& r : stacks_) collected += r.bytes();
-  e->SetHint(fmt::format("the states are {}; {} are collected", states_.ToString(),
-                         FormatBytes(collected)));
+  ExplainIteration(e, iteration_, states_.ToString(), collected);
 }
 template <class Function>
 void CountedBody::Explained(const Function& run) const {

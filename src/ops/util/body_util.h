@@ -73,6 +73,9 @@ std::shared_ptr<Tensor> PartOf(const std::shared_ptr<Tensor>& x, int64_t part, i
 /// FHostEval of an operator with bodies: the Evaluator runs them.
 FHostEval HostByEvaluator(FRunBodies run);
 
+/// "f32[3], i64[]"
+std::string DescribeStates(const Tensors& states);
+
 /// The states of a loop. Each is written where it was not read: in the place that was given for the
 /// final one, and in another of its size, in turn.
 class LoopStates {
@@ -93,8 +96,7 @@ class LoopStates {
   void PointAll(int64_t at, int64_t count, IteratedPlace* from, IteratedPlace* to);
   /// Of the second places.
   int64_t bytes() const;
-  /// "f32[3], i64[]"
-  std::string ToString() const;
+  std::string ToString() const { return DescribeStates(now_); }
   /// Gives the final states; without an iteration the initial ones, which nobody may write to.
   void Finish(ResultTensors* results) const;
 
@@ -173,10 +175,8 @@ class CountedBody final : public BodyRunner {
   mutable int64_t iteration_ = 0;
 };
 
-/// The body again, where nothing but places changes from the iterations so far to the next; null:
-/// something else does, or `bodies` has no shorter way.
-std::unique_ptr<RepeatedBody> RepeatInPlace(const BodyRunner& bodies, const LoopStates& states,
-                                            const std::vector<StackedResult>& stacks);
+/// Nothing but places has changed from one iteration to the next.
+bool AllInPlace(const LoopStates& states, const std::vector<StackedResult>& stacks);
 /// Outputs of a node whose attribute `body` is a graph: those of the graph but for `fewer`.
 uint32_t BodyOutputs(const NodeAttrs& attrs, const char* body, uint32_t fewer);
 

@@ -15,7 +15,8 @@
 /// to the kernel behind it. Where columns of a product are read apart (the gates of a recurrent
 /// cell), each range is a product of its own over the same matrix: then all of them are over the
 /// points of a state, and Fusion makes one kernel of the cell. What stands between the product and
-/// the cut goes with it.
+/// the cut goes with it. A capture that is multiplied transposed (loops of gradients do) is
+/// transposed in front of the loop, which costs nothing where it was there before.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -25,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "body_exit.h"
 #include "loop_parts.h"
 #include "weft/codegen/expr/op_codegen.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -49,13 +51,20 @@ struct Columns {
 /// rows b + addend.
 struct SmallProduct {
   NodeEntry rows, matrix, addend;
-  bool transposed = false;  ///< the matrix is a constant, to be transposed
+  bool transposed = false;  ///< the matrix is to be transposed
 };
 
 /// What is small.
 struct Most {
-  int64_t bytes, products, bytes_of_any_rows;
+  int64_t bytes, products, bytes_of_any_rows, bytes_to_transpose;
 };
+
+/// The matrix that this one is the transposed of; an entry without a node: none that is there.
+NodeEntry Untransposed(const NodeEntry& e) {
+  const bool is = !e.node->is_variable() && IsOp(e.node, "Transpose") &&
+                  e.node->attr<Ints>("perm") == Ints{1, 0};
+  return is ? e.node->inputs[0] : NodeEntry();
+}
 
 std::optional<int64_t> Known(SymInt d) {
   if (!d.known() || !d.is_const()) return std::nullopt;
@@ -64,14 +73,14 @@ std::optional<int64_t> Known(SymInt d) {
 
 class Recurrence {
  public:
-  Recurrence(Graph body, size_t first_capture, const Most& most)
+  Recurrence(Graph body, const NodePtr& loop, const Most& most)
       : body_(std::move(body)),
         shapes_(body_.GetAttr<ShapeMap>("shape")),
         types_(body_.GetAttr<TypeMap>("dtype")),
         most_(most),
         order_(body_.TopoOrder()) {
-    for (size_t i = first_capture; i < body_.inputs().size(); ++i)
-      captures_.insert(body_.inputs()[i]->id());
+    for (size_t i = LoopParts(loop).first_capture(); i < body_.inputs().size(); ++i)
+      captures_.emplace(body_.inputs()[i]->id(), loop->inputs[i]);
     for (const NodePtr& n : order_)
       if (std::optional<SmallProduct> p = ProductOf(n)) products_.emplace(n->id(), *p);
     FindChains();
@@ -131,12 +140,16 @@ class Recurrence {
     const Type& t = types_[p.rows];
     if (!t.is_tensor() || (t.dtype != DType::kF32 && t.dtype != DType::kF64)) return false;
     if (!IsInvariant(p.matrix) || IsInvariant(p.rows)) return false;
-    if (p.transposed && !Graph::ConstantOf(p.matrix)) return false;
     if (!rows.has_rank() || rows.rank() == 0 || !matrix.is_static() || matrix.rank() != 2)
       return false;
     const SymInt elements = matrix.num_elements();
     if (!elements.is_const() || elements.value() == 0 ||
         elements.value() > most_.bytes / DTypeBytes(t.dtype, 1))
+      return false;
+    // Transposed in every run.
+    if (p.transposed && !Graph::ConstantOf(p.matrix) &&
+        !Untransposed(captures_.at(p.matrix.node->id())).node &&
+        elements.value() > most_.bytes_to_transpose / DTypeBytes(t.dtype, 1))
       return false;
     int64_t products = elements.value();
     for (int d = 0; d + 1 < rows.rank(); ++d) {
@@ -242,13 +255,16 @@ class Recurrence {
     return NodeEntry(body_.AddNode("Slice", {e, ints(c.begin), ints(c.end()), ints(-1)}));
   }
   NodeEntry Multiply(const SmallProduct& p, const std::optional<Columns>& c) {
-    NodeEntry matrix = p.matrix;
-    if (p.transposed)
-      matrix = NodeEntry(body_.AddNode("Transpose", {matrix}, {{"perm", Ints{1, 0}}}));
+    const NodeEntry matrix = p.transposed ? Transposed(p.matrix) : p.matrix;
     AttrDict attrs;
     if (c) attrs = {{"begin", c->begin}, {"columns", c->count}};
     const NodeEntry y(body_.AddNode("weft::SmallMatMul", {p.rows, matrix}, std::move(attrs)));
     return p.addend.node ? NodeEntry(body_.AddNode("Add", {y, p.addend})) : y;
+  }
+  NodeEntry Transposed(const NodeEntry& matrix) {
+    NodeEntry& made = transposed_[matrix.key()];
+    if (!made.node) made = NodeEntry(body_.AddNode("Transpose", {matrix}, {{"perm", Ints{1, 0}}}));
+    return made;
   }
 
   Graph body_;
@@ -256,10 +272,28 @@ class Recurrence {
   const TypeMap types_;
   const Most most_;
   const std::vector<NodePtr> order_;
-  std::unordered_set<NodeId> captures_;
+  std::unordered_map<NodeId, NodeEntry> captures_;  ///< and what each is outside
+  std::unordered_map<EntryKey, NodeEntry> transposed_;
   std::unordered_map<NodeId, SmallProduct> products_;
   std::unordered_set<NodeId> chains_;
 };
+
+/// Captures are transposed in front of the loop; or not at all, where they were there.
+bool TransposeOutside(BodyExit& exit) {
+  bool any = false;
+  for (const NodePtr& n : exit.body().TopoOrder()) {
+    if (n->is_variable() || !Untransposed(NodeEntry(n)).node) continue;
+    const NodeEntry& matrix = n->inputs[0];
+    if (Graph::ConstantOf(matrix) || exit.role(matrix) != BodyRole::kInvariant) continue;
+    const NodeEntry outside = exit.outside(matrix);
+    NodeEntry made = Untransposed(outside);
+    if (!made.node)
+      made = NodeEntry(exit.graph().AddNode("Transpose", {outside}, {{"perm", Ints{1, 0}}}));
+    exit.Leave(n, made, BodyRole::kInvariant);
+    any = true;
+  }
+  return any;
+}
 
 Graph Recur(Graph g, PassContext& ctx) {
   const bool shares = ctx.option<int64_t>("threads") > 1;
@@ -270,14 +304,20 @@ Graph Recur(Graph g, PassContext& ctx) {
     const bool alone = !shares || (n->has_attr("parts") && n->attr<int64_t>("parts") > 1);
     const Most most{ctx.option<int64_t>(alone ? "most_bytes" : "shared_bytes"),
                     ctx.option<int64_t>(alone ? "most_products" : "shared_products"),
-                    ctx.option<int64_t>("any_rows_bytes")};
-    Recurrence r(TypedBody(n, "body", g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype")),
-                 LoopParts(n).first_capture(), most);
+                    ctx.option<int64_t>("any_rows_bytes"), ctx.option<int64_t>("transposed_bytes")};
+    Recurrence r(TypedBody(n, "body", g.GetAttr<ShapeMap>("shape"), g.GetAttr<TypeMap>("dtype")), n,
+                 most);
     if (!r.any() || !ctx.Fuel("recur", n)) continue;
     ctx.Count("matmuls", int64_t(r.count()));
     done.emplace_back(n, r.Finish());
   }
-  for (auto& [n, body] : done) ReplaceBody(g, n, "body", std::move(body));
+  for (auto& [n, body] : done) {
+    BodyExit exit(g, n, std::move(body));
+    if (TransposeOutside(exit))
+      exit.Finish();
+    else
+      ReplaceBody(g, n, "body", exit.body());
+  }
   return g;
 }
 
@@ -293,6 +333,7 @@ WEFT_REGISTER_PASS(Recur)
     .option("most_products", int64_t{1} << 22, "multiplications in an iteration, there")
     .option("shared_bytes", int64_t{3} << 16, "of a matrix, where threads may share an iteration")
     .option("shared_products", int64_t{1} << 17, "multiplications, there")
+    .option("transposed_bytes", int64_t{1} << 16, "of a capture that a run has to transpose first")
     .option("any_rows_bytes", int64_t{1} << 16, "of a matrix by rows that a run alone counts")
     .fuses()
     .rewrite("recur", "a loop whose matmuls become parts of kernels")

@@ -2,13 +2,13 @@
 #include "weft/runtime/backend/backend.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/pipelines.h"
+#include "weft/support/aligned_memory.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/edit_distance.h"
@@ -136,9 +136,9 @@ std::shared_ptr<DeviceLauncher> DeviceBackend::LoadMulti(const LoweredKernel& lo
 std::shared_ptr<void> Backend::Allocate(int64_t bytes) {
   const int64_t rounded = CheckedRoundUp(std::max<int64_t>(bytes, 1), 64);
   RequestScope::CheckMemory(rounded);
-  void* data = std::aligned_alloc(64, size_t(rounded));
+  std::shared_ptr<void> data = AllocateAligned(rounded);
   WEFT_CHECK(data, kOutOfMemory, "cannot allocate an arena of {} bytes", bytes);
-  return {data, [](void* p) { std::free(p); }};
+  return data;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #include "body_programs.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "planned_program.h"
 #include "runtime/plan/instruction.h"
@@ -28,6 +29,12 @@ bool RunsTogether(const NodePtr& n, const Backend& backend) {
   constexpr int64_t kSmall = 1 << 20;
   return IsOp(n, builtin::kConcurrent) &&
          (backend.threads() < 4 || n->attr<int64_t>("work") <= kSmall);
+}
+/// Waking a thread takes as long as what is less.
+bool IsWorthThreads(const KeptLoop& kept) {
+  constexpr double kMicroseconds = 20;
+  const double us = kept.parts[0].body->Microseconds();
+  return us < 0 || us * double(kept.loop.count) * double(kept.parts.size()) > kMicroseconds;
 }
 
 }  // namespace
@@ -121,6 +128,27 @@ class BodyPrograms::Runner final : public ProgramRunner {
     if (!again) return nullptr;
     return std::make_unique<Counted>(std::move(again), state.bytes_moved, &of_all_->bytes_moved);
   }
+  void Keep(const StraightLoop& loop) const override { kept_ = loop; }
+  /// What the node has left; null: nothing, or nothing that its programs can repeat.
+  std::unique_ptr<KeptLoop> TakeKept(int64_t moved_before) const {
+    const Program::Impl* body = kept_ ? bodies_.Find(kept_->body) : nullptr;
+    if (!body || of_all_->bounds) return nullptr;
+    auto kept = std::make_unique<KeptLoop>();
+    for (size_t k = 0; k < size_t(kept_->parts); ++k) {
+      ProgramState& state = StateOf(*body, states_, k);
+      std::unique_ptr<RepeatedBody> again = body->Repeat(state);
+      if (!again) return nullptr;
+      kept->parts.push_back({&state, std::move(again), {}, {}});
+    }
+    for (const StraightLoop::Piece& state : kept_->states) {
+      kept->places.push_back(NewTensor(DType::kU8, {state.bytes}));
+      kept->others.push_back(kept->places.back()->mutable_data());
+    }
+    kept->loop = *kept_;
+    kept->bytes_moved = of_all_->bytes_moved - moved_before;
+    kept->inside_bytes = bytes();
+    return kept;
+  }
   void RunTogether(size_t count,
                    const std::function<void(size_t, const BodyRunner&)>& part) const override {
     // What parts share is made before they begin.
@@ -176,11 +204,61 @@ class BodyPrograms::Runner final : public ProgramRunner {
   }
 
   const BodyPrograms& bodies_;
+  mutable std::optional<StraightLoop> kept_;
 };
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states,
-                           ProgramState* of_all, ResultTensors* results) const {
-  RunNode(inputs, Runner(*this, states, of_all), states, of_all, results);
+                           ProgramState* of_all, ResultTensors* results,
+                           std::unique_ptr<KeptLoop>* kept) const {
+  const Runner runner(*this, states, of_all);
+  const int64_t moved = of_all->bytes_moved;
+  RunNode(inputs, runner, states, of_all, results);
+  if (kept) *kept = runner.TakeKept(moved);
+}
+
+bool BodyPrograms::RunKept(KeptLoop* kept, const void* const* operands, void* const* results,
+                           BodyStates* states, ProgramState* of_all) const {
+  for (const KeptLoop::Part& part : kept->parts)
+    if (!part.body->IsOfLastRun()) return false;
+  for (size_t k = 0; k < kept->parts.size(); ++k) {
+    ProgramState& state = *kept->parts[k].state;
+    state.is_profiled = false;
+    state.arena = of_all->arena->inside(k);
+    state.bounds = of_all->bounds;
+  }
+  const StraightLoop& loop = kept->loop;
+  const auto run = [&](size_t k) {
+    KeptLoop::Part& part = kept->parts[k];
+    loop.Point(int64_t(k), operands, results, kept->others.data(), &part.from, &part.to);
+    int64_t at = 0;
+    try {
+      part.body->RunAll(&at, loop.count, part.from, part.to);
+      loop.Finish(int64_t(k), results);
+    } catch (Error& e) {
+      ExplainIteration(&e, at, loop.states_text, 0);
+      throw;
+    }
+  };
+  try {
+    if (together_ && IsWorthThreads(*kept))
+      together_->host()->RunTogether(kept->parts.size(), run);
+    else
+      for (size_t k = 0; k < kept->parts.size(); ++k) run(k);
+  } catch (Error& e) {
+    e.AddPlace(node_->Describe());
+    throw;
+  }
+  of_all->bytes_moved += kept->bytes_moved;
+  of_all->inside_bytes = std::max(of_all->inside_bytes, kept->inside_bytes);
+  CountFailures(*states, of_all);
+  return true;
+}
+
+void BodyPrograms::CountFailures(const BodyStates& states, ProgramState* of_all) const {
+  for (const auto& [name, body] : programs_)
+    for (auto it = states.lower_bound({body.get(), 0});
+         it != states.end() && it->first.first == body.get(); ++it)
+      of_all->kernels_failed += it->second->kernels_failed;
 }
 
 void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const ProgramRunner& runner,
@@ -193,10 +271,7 @@ void BodyPrograms::RunNode(const std::vector<TensorPtr>& inputs, const ProgramRu
     throw;
   }
   of_all->inside_bytes = std::max(of_all->inside_bytes, runner.bytes());
-  for (const auto& [name, body] : programs_)
-    for (auto it = states->lower_bound({body.get(), 0});
-         it != states->end() && it->first.first == body.get(); ++it)
-      of_all->kernels_failed += it->second->kernels_failed;
+  CountFailures(*states, of_all);
 }
 
 }  // namespace weft

@@ -39,6 +39,20 @@ class ProgramRunner : public BodyRunner {
   mutable int64_t most_ = 0, held_ = 0;
 };
 
+/// A loop that a run of a node has left, to be run again in the same states.
+struct KeptLoop {
+  StraightLoop loop;
+  struct Part {
+    ProgramState* state = nullptr;
+    std::unique_ptr<RepeatedBody> body;
+    std::vector<IteratedPlace> from, to;  ///< memory for them
+  };
+  std::vector<Part> parts;
+  ResultTensors places;       ///< the second ones of states
+  std::vector<void*> others;  ///< where they lie
+  int64_t bytes_moved = 0, inside_bytes = 0;
+};
+
 class BodyPrograms {
  public:
   /// Of the bodies of `n` that have a plan or are regions; the Evaluator runs the others.
@@ -54,8 +68,13 @@ class BodyPrograms {
   /// What profiles call the node.
   std::string Name() const;
   /// Runs the node; `results` as in FRunBodies. `of_all`: what the bodies move is added to it.
+  /// `kept`: if given, what may be run instead the next time, where there is such a thing.
   void RunNode(const std::vector<TensorPtr>& inputs, BodyStates* states, ProgramState* of_all,
-               ResultTensors* results) const;
+               ResultTensors* results, std::unique_ptr<KeptLoop>* kept = nullptr) const;
+  /// Runs the node as it ran, for operands of the same dtypes and extents. False: it did nothing,
+  /// since the bodies have run with others.
+  bool RunKept(KeptLoop* kept, const void* const* operands, void* const* results,
+               BodyStates* states, ProgramState* of_all) const;
   /// The same by another runner of these bodies.
   void RunNode(const std::vector<TensorPtr>& inputs, const ProgramRunner& runner,
                BodyStates* states, ProgramState* of_all, ResultTensors* results) const;
@@ -64,6 +83,7 @@ class BodyPrograms {
 
  private:
   class Runner;
+  void CountFailures(const BodyStates& states, ProgramState* of_all) const;
   NodePtr node_;
   std::shared_ptr<Backend> together_;  ///< whose threads parts of the node have, one each
   std::map<std::string, std::unique_ptr<Program::Impl>> programs_;

@@ -45,6 +45,11 @@ class HostProgram final : public PlannedProgram {
   struct HostState : PlannedState {
     int careful_runs = 0;  ///< to come, that will not have to begin again
     BodyStates bodies;
+    struct Kept {
+      std::shared_ptr<const Binding> binding;  ///< of the run that left it
+      std::unique_ptr<KeptLoop> loop;
+    };
+    std::map<size_t, Kept> kept;  ///< by step
     SteadyCalls steady;
   };
   std::unique_ptr<State> NewState() const override { return std::make_unique<HostState>(); }
@@ -82,10 +87,13 @@ class HostProgram final : public PlannedProgram {
     for (const Value& v : plan_.values)
       if (v.constant) s.base[size_t(v.storage)] = const_cast<void*>(v.constant->data());
   }
-  /// The sizes are those of the last run, and so is the arena; operands and results lie elsewhere.
+  /// The sizes are those of the last run; operands and results lie elsewhere.
   class Repeated final : public RepeatedBody {
    public:
-    Repeated(const HostProgram& program, HostState* s) : program_(program), s_(*s) {}
+    Repeated(const HostProgram& program, HostState* s)
+        : program_(program), s_(*s), binding_(s->binding) {}
+    bool IsOfLastRun() const override { return s_.binding == binding_; }
+    double Microseconds() const override { return is_direct_ ? us_ : -1; }
     void Run(const void* const* inputs, void* const* results) override {
       const ExecutionPlan& plan = program_.plan_;
       for (size_t k = 0; k < plan.storages.size(); ++k) {
@@ -105,14 +113,24 @@ class HostProgram final : public PlannedProgram {
     void RunAll(int64_t* at, int64_t last, const std::vector<IteratedPlace>& inputs,
                 const std::vector<IteratedPlace>& results) override {
       if (s_.is_profiled) return RepeatedBody::RunAll(at, last, inputs, results);
-      Arrange(*at, inputs, results);
+      // Another body may have made the arena grow.
+      if (const char* arena = program_.PlaceFrame(s_); arena != arena_ || calls_.empty()) {
+        Arrange();
+        arena_ = arena;
+      }
+      PlaceAll(*at, inputs, results);
+      if (is_direct_) return RunDirect(at, last);
       while (*at < last) {
         const bool careful = s_.careful_runs > 0;
         const int64_t first = *at,
                       end = careful ? std::min<int64_t>(last, first + s_.careful_runs) : last;
         try {
           const RunAgain::Scope scope(!careful && program_.keeps_inputs_);
-          for (; *at < end; ++*at) Iterate(*at);
+          for (; *at < end; ++*at) {
+            RequestScope::Poll();
+            RequestScope::CheckIterations(*at);
+            Iterate(*at);
+          }
         } catch (const RunAgain::Asked&) {
           s_.careful_runs = kCarefulRuns;
           continue;
@@ -122,54 +140,75 @@ class HostProgram final : public PlannedProgram {
     }
 
    private:
-    /// What lies elsewhere in each iteration, and the arguments that it is.
+    /// An operand or a result of the body, and the arguments that it is.
+    struct Placed {
+      bool in = false;
+      size_t number = 0;
+      int storage = -1;  ///< -1: a result that is copied
+      std::vector<size_t> arguments;
+    };
+    /// One that lies elsewhere in each iteration.
     struct Moving {
       IteratedPlace place;
-      size_t storage = 0;
-      std::vector<size_t> arguments;
+      const Placed* what = nullptr;
+    };
+    /// An argument in iterations behind the first one: where it is the next time an even one comes,
+    /// an odd one, and how much further two iterations later.
+    struct Slot {
+      void* next[2];
+      int64_t step;
+      void** argument;
     };
     struct Call {
       size_t step = 0;
       const KernelLauncher* kernel = nullptr;
       const LibraryCall* library = nullptr;  ///< neither: as Execute has it
       size_t arguments = 0, results = 0;     ///< where they begin
+      DirectLaunch direct;                   ///< where the kernel has one
     };
     struct OutputCopy {
-      int value = 0;
-      IteratedPlace to;
+      size_t arguments = 0;  ///< to, from
       int64_t bytes = 0;
     };
-    /// Everything that is the same in all iterations: what a step is, and its arguments but for
-    /// those that move.
-    void Arrange(int64_t first, const std::vector<IteratedPlace>& inputs,
-                 const std::vector<IteratedPlace>& results) {
+
+    /// Everything that is the same in all runs: what a step is, and its arguments but for operands
+    /// and results.
+    void Arrange() {
       const ExecutionPlan& plan = program_.plan_;
       const Binding& b = *s_.binding;
-      moving_.clear(), calls_.clear(), arguments_.clear(), copies_.clear();
-      std::vector<int> moving_of(plan.storages.size(), -1);
+      placed_.clear(), calls_.clear(), arguments_.clear(), copies_.clear();
+      std::vector<int> placed_of(plan.storages.size(), -1);
       for (size_t k = 0; k < plan.storages.size(); ++k) {
         const Storage& block = plan.storages[k];
         const bool in = block.kind == StorageKind::kInput;
         if (!in && block.kind != StorageKind::kOutput) continue;
-        const IteratedPlace& place = (in ? inputs : results)[size_t(block.number)];
-        s_.base[k] = place.At(first);
-        if (place.fixed()) continue;
-        moving_of[k] = int(moving_.size());
-        moving_.push_back({place, k, {}});
+        placed_of[k] = int(placed_.size());
+        placed_.push_back({in, size_t(block.number), int(k), {}});
       }
       const auto add = [&](int value) {
         const int storage = value < 0 ? -1 : plan.values[size_t(value)].storage;
-        if (storage >= 0 && moving_of[size_t(storage)] >= 0)
-          moving_[size_t(moving_of[size_t(storage)])].arguments.push_back(arguments_.size());
-        arguments_.push_back(program_.Pointer(s_, value));
+        const int placed = storage < 0 ? -1 : placed_of[size_t(storage)];
+        if (placed >= 0) placed_[size_t(placed)].arguments.push_back(arguments_.size());
+        arguments_.push_back(placed >= 0 ? nullptr : program_.Pointer(s_, value));
       };
+      is_direct_ = true;
+      us_ = 0;
+      int64_t memory = 0;
       for (size_t k = 0; k < plan.steps.size(); ++k) {
         const Step& step = plan.steps[k];
-        Call call{k, nullptr, nullptr, arguments_.size(), 0};
+        Call call{k, nullptr, nullptr, arguments_.size(), 0, {}};
         const bool plain = step.commits.empty() && !step.has_flag;
         if (plain && step.kind == StepKind::kKernel) call.kernel = step.launcher.get();
         if (plain && step.kind == StepKind::kLibrary)
           call.library = static_cast<const LibraryCall*>(b.calls[k].get());
+        const auto direct =
+            call.kernel ? call.kernel->Direct(b.kernel_dims[k].data()) : std::nullopt;
+        if (direct) {
+          call.direct = *direct;
+          us_ += direct->us;
+          memory = std::max(memory, direct->memory_bytes);
+        }
+        is_direct_ = is_direct_ && direct;
         for (int v : step.inputs) add(v);
         call.results = arguments_.size();
         for (int v : step.outputs) add(v);
@@ -177,17 +216,32 @@ class HostProgram final : public PlannedProgram {
       }
       for (int i : plan.copies) {
         const int v = plan.output_values[size_t(i)];
-        copies_.push_back({v, results[size_t(i)], program_.BytesOf(b, v)});
+        copies_.push_back({arguments_.size(), program_.BytesOf(b, v)});
+        placed_.push_back({false, size_t(i), -1, {arguments_.size()}});
+        arguments_.push_back(nullptr);
+        add(v);
+      }
+      if (is_direct_ && memory > memory_bytes_) {
+        memory_ = program_.backend_->Allocate(memory);
+        memory_bytes_ = memory;
       }
     }
-    void Iterate(int64_t i) {
-      RequestScope::Poll();
-      RequestScope::CheckIterations(i);
-      for (const Moving& m : moving_) {
-        void* const place = m.place.At(i);
-        s_.base[m.storage] = place;
-        for (size_t a : m.arguments) arguments_[a] = place;
+    /// Where operands and results lie in iteration `i`, and which of them move.
+    void PlaceAll(int64_t i, const std::vector<IteratedPlace>& inputs,
+                  const std::vector<IteratedPlace>& results) {
+      moving_.clear();
+      for (const Placed& p : placed_) {
+        const IteratedPlace& place = (p.in ? inputs : results)[p.number];
+        PlaceOne(p, place.At(i));
+        if (!place.fixed()) moving_.push_back({place, &p});
       }
+    }
+    void PlaceOne(const Placed& p, void* place) {
+      if (p.storage >= 0) s_.base[size_t(p.storage)] = place;
+      for (size_t a : p.arguments) arguments_[a] = place;
+    }
+    void Iterate(int64_t i) {
+      for (const Moving& m : moving_) PlaceOne(*m.what, m.place.At(i));
       for (const Call& c : calls_) {
         void** const arguments = arguments_.data() + c.arguments;
         if (c.kernel)
@@ -198,15 +252,74 @@ class HostProgram final : public PlannedProgram {
           program_.Execute(program_.plan_.steps[c.step], c.step, s_);
       }
       for (const OutputCopy& c : copies_)
-        program_.Copy(s_, c.to.At(i), program_.Pointer(s_, c.value), c.bytes);
+        if (arguments_[c.arguments] != arguments_[c.arguments + 1])
+          program_.Copy(s_, arguments_[c.arguments], arguments_[c.arguments + 1], c.bytes);
     }
+    /// Iterations that are calls of code and nothing else: between two of them pointers move.
+    void RunDirect(int64_t* at, int64_t last) {
+      const int64_t at_once =
+          std::clamp<int64_t>(int64_t(kPollMicroseconds / std::max(us_, 0.01)), 1, 256);
+      slots_.clear();
+      while (*at < last) {
+        RequestScope::Poll();
+        RequestScope::CheckIterations(*at);
+        if (*at == 0) {
+          for (const Moving& m : moving_) PlaceOne(*m.what, m.place.At(0));
+          CallDirect();
+          ++*at;
+          continue;
+        }
+        if (slots_.empty()) FillSlots(*at);
+        const int64_t end = std::min(last, *at + at_once);
+        for (; *at < end; ++*at) {
+          RequestScope::CheckIterations(*at);
+          const int odd = int(*at & 1);
+          for (Slot& s : slots_) {
+            void*& next = s.next[odd];
+            *s.argument = next;
+            next = static_cast<char*>(next) + s.step;
+          }
+          CallDirect();
+        }
+      }
+    }
+    void FillSlots(int64_t i) {
+      for (const Moving& m : moving_)
+        for (size_t a : m.what->arguments) {
+          Slot slot{{}, 2 * m.place.step, &arguments_[a]};
+          slot.next[i & 1] = m.place.At(i);
+          slot.next[(i + 1) & 1] = m.place.At(i + 1);
+          slots_.push_back(slot);
+        }
+    }
+    void CallDirect() {
+      void** const arguments = arguments_.data();
+      for (const Call& c : calls_)
+        if (c.direct.fn)
+          c.direct.fn(arguments + c.arguments, binding_->kernel_dims[c.step].data(), 0,
+                      c.direct.items, memory_.get());
+      for (const OutputCopy& c : copies_)
+        if (arguments[c.arguments] != arguments[c.arguments + 1])
+          std::memcpy(arguments[c.arguments], arguments[c.arguments + 1], size_t(c.bytes));
+    }
+
+    /// Between two looks whether the request goes on; estimates may be a hundredth of the time.
+    static constexpr double kPollMicroseconds = 20;
 
     const HostProgram& program_;
     HostState& s_;
+    const std::shared_ptr<const Binding> binding_;
+    const char* arena_ = nullptr;
+    std::vector<Placed> placed_;
     std::vector<Moving> moving_;
+    std::vector<Slot> slots_;
     std::vector<Call> calls_;
     std::vector<void*> arguments_;
     std::vector<OutputCopy> copies_;
+    bool is_direct_ = false;  ///< all calls are
+    double us_ = 0;           ///< of an iteration, then
+    std::shared_ptr<void> memory_;
+    int64_t memory_bytes_ = 0;
   };
 
   void RunSteps(PlannedState& s) const override {
@@ -278,6 +391,8 @@ class HostProgram final : public PlannedProgram {
   /// Results go where the plan has them, as far as the operator and its bodies can.
   void RunBodies(const Step& step, size_t k, HostState& s) const {
     const Binding& b = *s.binding;
+    const BodyPrograms& bodies = bodies_.at(k);
+    if (!s.is_profiled && RunKept(step, k, bodies, s)) return;
     ResultTensors results;
     for (int v : step.outputs) {
       const Value& value = plan_.values[size_t(v)];
@@ -286,7 +401,10 @@ class HostProgram final : public PlannedProgram {
           plain ? std::make_shared<Tensor>(value.dtype, b.dims[size_t(v)], Pointer(s, v), nullptr)
                 : nullptr);
     }
-    bodies_.at(k).RunNode(Operands(step, s), &s.bodies, &s, &results);
+    std::unique_ptr<KeptLoop> kept;
+    bodies.RunNode(Operands(step, s), &s.bodies, &s, &results, &kept);
+    s.kept.erase(k);
+    if (kept && IsPlain(step)) s.kept[k] = {s.binding, std::move(kept)};
     for (size_t i = 0; i < results.size(); ++i) {
       const DType dtype = plan_.values[size_t(step.outputs[i])].dtype;
       WEFT_CHECK(results[i]->dtype() == dtype, kTypeMismatch,
@@ -298,6 +416,22 @@ class HostProgram final : public PlannedProgram {
                  Shape::OfInts(b.dims[size_t(step.outputs[i])]).ToString());
       Place(*results[i], step.outputs[i], s);
     }
+  }
+
+  /// The step as a run with the same extents has left it.
+  bool RunKept(const Step& step, size_t k, const BodyPrograms& bodies, HostState& s) const {
+    const auto it = s.kept.find(k);
+    if (it == s.kept.end() || it->second.binding != s.binding) return false;
+    const size_t inputs = FillBuffers(step, s);
+    return bodies.RunKept(it->second.loop.get(), s.buffers.data(), s.buffers.data() + inputs,
+                          &s.bodies, &s);
+  }
+  bool IsPlain(const Step& step) const {
+    const auto plain = [&](int v) {
+      return v < 0 || plan_.values[size_t(v)].layout == Layout::kPlain;
+    };
+    return std::all_of(step.inputs.begin(), step.inputs.end(), plain) &&
+           std::all_of(step.outputs.begin(), step.outputs.end(), plain);
   }
 
   /// Views of what lies in memory; plain copies of what lies there otherwise.

@@ -64,10 +64,10 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   }
   const Binding& b = *s.binding;
   binder_->CheckInputs(b, inputs);
-  const int64_t scratch_at = (b.arena_bytes + 63) / 64 * 64;
+  s.scratch_at = (b.arena_bytes + 63) / 64 * 64;
   int64_t scratch_bytes = b.scratch_bytes;
   if (has_own_calls_) scratch_bytes = std::max(scratch_bytes, PrepareCalls(s, inputs));
-  const int64_t size = std::max<int64_t>(scratch_at + scratch_bytes, 64);
+  s.frame_bytes = std::max<int64_t>(s.scratch_at + scratch_bytes, 64);
   s.arena_bytes = b.arena_bytes;
   s.live_bytes = b.live_bytes;
   s.inside_bytes = 0;
@@ -85,11 +85,8 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   s.base.resize(plan_.storages.size());
   try {
     if (!s.arena) s.arena = std::make_shared<Arena>();
-    if (!s.arena->Fits(size)) Wait(s);  // for runs that were started before
-    char* arena = s.arena->Reserve(*backend_, size);
-    s.scratch = arena + scratch_at;
-    for (size_t k = 0; k < plan_.storages.size(); ++k)
-      if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + b.offsets[k];
+    if (!s.arena->Fits(s.frame_bytes)) Wait(s);  // for runs that were started before
+    PlaceFrame(s);
     Begin(s, inputs, *outputs);
     RunSteps(s);
     return End(s, *outputs, later);
@@ -105,6 +102,14 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     Abandon(s);
     throw;
   }
+}
+
+char* PlannedProgram::PlaceFrame(PlannedState& s) const {
+  char* const arena = s.arena->Reserve(*backend_, s.frame_bytes);
+  s.scratch = arena + s.scratch_at;
+  for (size_t k = 0; k < plan_.storages.size(); ++k)
+    if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + s.binding->offsets[k];
+  return arena;
 }
 
 std::shared_ptr<Tensor> PlannedProgram::NewResult(PlannedState& s, size_t index, DType dtype,

@@ -48,6 +48,7 @@ class PlannedProgram : public Program::Impl {
   struct PlannedState : State {
     std::vector<int64_t> key;
     std::shared_ptr<const Binding> binding;
+    int64_t scratch_at = 0, frame_bytes = 0;  ///< in the arena
     char* scratch = nullptr;
     std::vector<void*> base, buffers;  ///< per storage; arguments of one step
     std::vector<TimedStep> timed;      ///< per step, of profiled runs
@@ -102,6 +103,8 @@ class PlannedProgram : public Program::Impl {
   /// A run has failed.
   virtual void Abandon(PlannedState&) const {}
 
+  /// Points to the arena, of the size that the binding needs. Gives where it begins.
+  char* PlaceFrame(PlannedState& s) const;
   void Execute(const Step& step, size_t k, PlannedState& s) const;
   void* Pointer(const PlannedState& s, int value) const {
     return value < 0 ? nullptr : s.base[size_t(plan_.values[size_t(value)].storage)];

@@ -12,6 +12,7 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/tensor/tensor.h"
+#include "weft/support/error.h"
 #include "weft/support/request.h"
 
 namespace weft {
@@ -25,11 +26,13 @@ struct IteratedPlace {
   char* even = nullptr;
   char* odd = nullptr;
   int64_t step = 0;
+  char* first = nullptr;  ///< in iteration 0, where that is elsewhere; else null
   void* At(int64_t i) const {
+    if (i == 0 && first) return first;
     char* place = (i & 1) != 0 ? odd : even;
     return place ? place + i * step : nullptr;
   }
-  bool fixed() const { return even == odd && step == 0; }
+  bool fixed() const { return even == odd && step == 0 && !first; }
   /// Slices of so many bytes, the last one first where it goes `backward`; of one slice of 0 bytes
   /// the same each time. What is read is not written.
   static IteratedPlace Slices(const void* begin, int64_t bytes, int64_t count, bool backward) {
@@ -40,11 +43,53 @@ struct IteratedPlace {
   static IteratedPlace Fixed(const void* p) { return Slices(p, 0, 1, false); }
 };
 
+/// A loop that runs the same way again for operands and results of the same dtypes and extents: one
+/// body so many times; states that swap two places, the last one the result; slices and results
+/// that lie together on the first axis. Operands are states, slices, captures, and results are
+/// states, stacks, for the node and for the body.
+struct StraightLoop {
+  std::string body;
+  int64_t count = 0;
+  /// Each runs all iterations over its part of what is no capture, and has the same bytes of it.
+  int64_t parts = 1;
+  struct Piece {
+    int64_t bytes = 0;  ///< of all parts: a state, one slice, one result
+    bool backward = false;
+    int result = -1;  ///< of a state: the stack that has it as well; -1: none
+  };
+  std::vector<Piece> states, slices, results;
+  size_t captures = 0;
+  std::string states_text;  ///< dtypes and extents, for errors
+
+  /// Where a part has everything; `others`: the second places of the states. A state that is
+  /// stacked lies in the stack alone until the loop has ended.
+  void Point(int64_t part, const void* const* operands, void* const* to_results,
+             void* const* others, std::vector<IteratedPlace>* from,
+             std::vector<IteratedPlace>* to) const;
+  /// Behind the last iteration.
+  void Finish(int64_t part, void* const* to_results) const;
+
+ private:
+  char* Begin(int64_t part, const void* whole, const Piece& piece) const {
+    return static_cast<char*>(const_cast<void*>(whole)) + part * (piece.bytes / parts);
+  }
+  IteratedPlace Stacked(int64_t part, const void* whole, const Piece& piece) const {
+    return IteratedPlace::Slices(Begin(part, whole, piece), piece.bytes, count, piece.backward);
+  }
+};
+/// Says of an error in which iteration it was, and of a limit what the loop held.
+void ExplainIteration(Error* e, int64_t iteration, const std::string& states, int64_t collected);
+
 /// A body run again: with operands and results of the dtypes and extents that its last run had,
 /// wherever they lie.
 class RepeatedBody {
  public:
   virtual ~RepeatedBody() = default;
+  /// The body's last run, to which this was made, had the extents that this has. Else it may not
+  /// run.
+  virtual bool IsOfLastRun() const { return true; }
+  /// About what an iteration takes; negative: it is not known.
+  virtual double Microseconds() const { return -1; }
   /// Where each begins, in the order of the body; null for what was absent. Results share no memory
   /// with operands.
   virtual void Run(const void* const* inputs, void* const* results) = 0;
@@ -82,6 +127,9 @@ class BodyRunner {
   virtual std::unique_ptr<RepeatedBody> Repeat(const std::string& /*name*/) const {
     return nullptr;
   }
+  /// The node ran as this loop, all of it in the places that were given. Whoever runs the node may
+  /// go by it the next time, without asking the operator.
+  virtual void Keep(const StraightLoop& /*loop*/) const {}
   /// part(0, r0) .. part(count - 1, r), each once, at the same time where this runner has threads
   /// for them, and with a runner of its own for each. The first exception is thrown when all have
   /// ended.

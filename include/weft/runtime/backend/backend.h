@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,22 @@
 
 namespace weft {
 
+/// A launch that is one call of code: fn(buffers, dims, 0, items, memory), with 64-byte aligned
+/// memory of so many bytes.
+struct DirectLaunch {
+  CpuKernelFn fn = nullptr;  ///< null: nothing is to be done
+  int64_t items = 0, memory_bytes = 0;
+  double us = 0;  ///< about what it takes
+};
 /// A kernel on host memory, ready to launch.
 class WEFT_API KernelLauncher {
  public:
   virtual ~KernelLauncher() = default;
   /// `buffers` in the order of kernel.buffers; `dims`: values of d0, d1 ...
   virtual void Launch(void* const* buffers, const int64_t* dims) const = 0;
+  /// What a launch with these dimensions does, for who makes many of them; nothing where threads
+  /// would share it, or it runs in pieces.
+  virtual std::optional<DirectLaunch> Direct(const int64_t* /*dims*/) const { return std::nullopt; }
 };
 /// A kernel on a device.
 class WEFT_API DeviceLauncher {

@@ -75,22 +75,16 @@ class CpuLauncher final : public KernelLauncher {
   }
 
   void Launch(void* const* buffers, const int64_t* dims) const override {
-    int64_t computed[kPhaseItems + kMaxPhases];
-    const int64_t* sizes = sizes_;
-    if (!fixed_) {
-      program_.Run(dims, computed);
-      sizes = computed;
-    }
+    int64_t computed[kNumSizes];
+    const int64_t* const sizes = SizesOf(dims, computed);
     const int64_t items = sizes[kItems];
     if (items <= 0) return;
-    const double ops = is_contraction_ ? ops_ * double(items) : TotalOps(ops_, sizes);
-    if (!code_.phases.empty() && sizes[kPhaseGain] >= 0) {
+    const double ops = Ops(sizes);
+    if (HasPhases(sizes)) {
       RunPhases(buffers, dims, sizes, ops);
       return;
     }
-    // What stays in the caches of a core is no reason to share the work.
-    const int64_t moved = is_contraction_ && sizes[kBytes] <= kCachedBytes ? 0 : sizes[kBytes];
-    [[maybe_unused]] const int tasks = TaskCount(items, moved, ops, team_->threads());
+    [[maybe_unused]] const int tasks = Tasks(sizes, ops);
 #ifdef _OPENMP
     if (tasks > 1 && !omp_in_parallel()) {
       RunTasks(tasks, items, buffers, dims, sizes[kScratch],
@@ -105,7 +99,38 @@ class CpuLauncher final : public KernelLauncher {
               Microseconds(sizes[kBytes], ops), nullptr);
   }
 
+  std::optional<DirectLaunch> Direct(const int64_t* dims) const override {
+    int64_t computed[kNumSizes];
+    const int64_t* const sizes = SizesOf(dims, computed);
+    if (sizes[kItems] <= 0) return DirectLaunch{};
+    const double ops = Ops(sizes), us = Microseconds(sizes[kBytes], ops);
+    if (HasPhases(sizes) || Tasks(sizes, ops) > 1 || RunsInPieces(us, uncertain_))
+      return std::nullopt;
+    // In the caches, which is where those that follow one another are, bytes are not what counts.
+    const bool cached = sizes[kBytes] <= kCachedBytes;
+    return DirectLaunch{code_.fn, sizes[kItems], sizes[kScratch],
+                        cached ? Microseconds(0, ops) : us};
+  }
+
  private:
+  static constexpr int kNumSizes = kPhaseItems + kMaxPhases;
+  /// `computed`: memory for them.
+  const int64_t* SizesOf(const int64_t* dims, int64_t* computed) const {
+    if (fixed_) return sizes_;
+    program_.Run(dims, computed);
+    return computed;
+  }
+  double Ops(const int64_t* sizes) const {
+    return is_contraction_ ? ops_ * double(sizes[kItems]) : TotalOps(ops_, sizes);
+  }
+  bool HasPhases(const int64_t* sizes) const {
+    return !code_.phases.empty() && sizes[kPhaseGain] >= 0;
+  }
+  int Tasks(const int64_t* sizes, double ops) const {
+    // What stays in the caches of a core is no reason to share the work.
+    const int64_t moved = is_contraction_ && sizes[kBytes] <= kCachedBytes ? 0 : sizes[kBytes];
+    return TaskCount(sizes[kItems], moved, ops, team_->threads());
+  }
   /// One phase after the other, all threads in each; the memory between them is the caller's.
   void RunPhases(void* const* buffers, const int64_t* dims, const int64_t* sizes,
                  double ops) const {
@@ -192,7 +217,7 @@ class CpuLauncher final : public KernelLauncher {
   bool uncertain_, is_contraction_ = false;
   SymProgram program_;
   bool fixed_ = false;
-  int64_t sizes_[kPhaseItems + kMaxPhases] = {};  ///< where they depend on no symbol
+  int64_t sizes_[kNumSizes] = {};  ///< where they depend on no symbol
 };
 
 }  // namespace

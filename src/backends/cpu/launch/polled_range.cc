@@ -31,8 +31,8 @@ void RunPolled(const KernelCall& c, int64_t begin, int64_t end, double us,
                const FirstError* others) {
   using Clock = std::chrono::steady_clock;
   const int64_t items = end - begin;
-  const bool in_pieces = us > kLongMicroseconds || (c.uncertain && us > kUncertainMicroseconds);
-  if (!in_pieces || items < 2) return c.fn(c.buffers, c.dims, begin, end, c.memory);
+  if (!RunsInPieces(us, c.uncertain) || items < 2)
+    return c.fn(c.buffers, c.dims, begin, end, c.memory);
   const int64_t align = items < 16 * kItemAlign ? 1 : kItemAlign;
   const double known = c.uncertain ? double(items) / 64 : double(items) * kPieceMicroseconds / us;
   int64_t piece = std::max<int64_t>(align, int64_t(known) / align * align);

@@ -35,6 +35,11 @@ class FirstError {
 /// Whether the work of one element is a guess: an inner loop whose extent comes with the run.
 bool WorkIsUncertain(const Kernel& kernel);
 
+/// A range of work that is estimated to take `us` runs in pieces.
+inline bool RunsInPieces(double us, bool uncertain) {
+  return us > kLongMicroseconds || (uncertain && us > kUncertainMicroseconds);
+}
+
 /// A call of generated code without its range.
 struct KernelCall {
   CpuKernelFn fn = nullptr;

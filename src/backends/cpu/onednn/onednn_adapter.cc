@@ -4,12 +4,11 @@
 #include "onednn_adapter.h"
 
 #include <algorithm>
-#include <cfloat>
-#include <cmath>
 #include <map>
 
 #include "backends/cpu/util/channel_blocks.h"
 #include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/packed_memory.h"
 #include "backends/cpu/util/transpose.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -46,19 +45,6 @@ void CopyFloats(const float* from, float* to, int64_t n) {
   });
 }
 
-/// Numbers below the normal range become zero. Weights that training has shrunk are full of them (a
-/// fifth of some layers of a text recogniser), and Intel's processors take some hundred cycles for
-/// each product: such a layer 45 times as long. Only beside a weight of 2^-100 or more: 1.2e-38 is
-/// less than half a unit of rounding of it.
-void DropSubnormals(float* v, int64_t n) {
-  float most = 0;
-#pragma omp parallel for simd schedule(static) reduction(max : most) if (n > 65536)
-  for (int64_t i = 0; i < n; ++i) most = std::max(most, std::fabs(v[i]));
-  if (most < 0x1p-100f) return;
-#pragma omp parallel for simd schedule(static) if (n > 65536)
-  for (int64_t i = 0; i < n; ++i) v[i] = std::fabs(v[i]) < FLT_MIN ? 0.f : v[i];
-}
-
 /// Packed weights by constant and layout. Bindings of one program for many batch sizes share them;
 /// an entry goes with the last call that holds it. A `Packed` keeps its source alive, so an address
 /// cannot come to mean another tensor.
@@ -75,8 +61,10 @@ class PackedTable {
         if (auto p = e.packed.lock()) return p;
     auto packed = std::make_shared<Packed>();
     packed->source = source;
-    packed->memory = dnnl::memory(to, Engine());
-    auto* made = static_cast<float*>(packed->memory.get_data_handle());
+    const auto floats = int64_t((to.get_size() + sizeof(float) - 1) / sizeof(float));
+    packed->block = PackedMemory(floats);
+    float* const made = packed->block.get();
+    packed->memory = dnnl::memory(to, Engine(), made);
     if (from != Plain(DimsOf(from)) || !PackWinograd(source->data_as<float>(), to, made)) {
       dnnl::memory plain(from, Engine(), const_cast<void*>(source->data()));
       const auto pd = dnnl::reorder::primitive_desc(Engine(), from, Engine(), to);

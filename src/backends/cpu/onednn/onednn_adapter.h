@@ -101,7 +101,8 @@ bool IsFast(const Pd& wished, const Pd& plain) {
 /// A constant in the layout of a primitive; shared by all calls that want it so.
 struct Packed {
   TensorPtr source;
-  dnnl::memory memory;
+  std::shared_ptr<float> block;
+  dnnl::memory memory;  ///< of the block
 };
 
 /// Something a primitive reads or writes.

@@ -68,14 +68,13 @@ std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const ProductShap
   return v;
 }
 
-/// Of a vector and a small constant matrix.
+/// Of a vector and a constant matrix.
 std::shared_ptr<const FixedVectorProduct> FixedVectorOf(const ComputeRequest& q,
                                                         const ProductShape& p) {
   const size_t rank = p.y.size(), rows = rank - 2, columns = rank - 1;
   const int64_t k = p.a.back(), n = p.y[columns];
   if (!VectorProduct::Possible() || !q.constants[1] || n == 1 || CheckedProduct(p.y) != n ||
-      CheckedProduct(p.b) != CheckedMul(k, n) || CheckedMul(k, n) > FixedVectorProduct::kMost ||
-      (k > 1 && p.a_steps[columns] != 1))
+      CheckedProduct(p.b) != CheckedMul(k, n) || (k > 1 && p.a_steps[columns] != 1))
     return nullptr;
   return std::make_shared<FixedVectorProduct>(q.constants[1], k, n, p.b_steps[rows],
                                               p.b_steps[columns]);

@@ -13,10 +13,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <new>
 #include <tuple>
 
 #include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/packed_memory.h"
 
 namespace weft::cpu {
 namespace {
@@ -197,12 +197,13 @@ int TeamAtHand() {
 }
 
 int64_t LanesOf(int64_t columns) { return (columns + kLanes - 1) / kLanes; }
+int64_t PanelsIn(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 
 }  // namespace
 
 struct FixedVectorProduct::Panels {
   TensorPtr matrix;  ///< holds its address while the panels are there
-  std::unique_ptr<float[], void (*)(float*)> floats;
+  std::shared_ptr<float> floats;
 };
 
 std::shared_ptr<const FixedVectorProduct::Panels> FixedVectorProduct::PanelsOf(
@@ -217,20 +218,22 @@ std::shared_ptr<const FixedVectorProduct::Panels> FixedVectorProduct::PanelsOf(
     it = it->second.expired() ? made->erase(it) : std::next(it);
   std::weak_ptr<const Panels>& known = (*made)[key];
   if (auto panels = known.lock()) return panels;
-  // Vectors of lanes are read where cache lines begin.
-  const size_t bytes = size_t(rows * LanesOf(columns) * kLanes) * sizeof(float);
-  constexpr std::align_val_t kLine{64};
-  auto panels = std::make_shared<Panels>(Panels{matrix,
-                                                {static_cast<float*>(::operator new(bytes, kLine)),
-                                                 [](float* p) { ::operator delete(p, kLine); }}});
+  const int64_t all = rows * LanesOf(columns) * kLanes;
+  auto panels = std::make_shared<Panels>(Panels{matrix, PackedMemory(all)});
   const auto* from = matrix->data_as<float>();
-  float* to = panels->floats.get();
-  for (int64_t first = 0; first < columns; first += kPanel) {
-    const int64_t n = std::min(kPanel, columns - first), wide = LanesOf(n) * kLanes;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < wide; ++j)
-        *to++ = j < n ? from[i * row_step + (first + j) * column_step] : 0;
-  }
+  float* const floats = panels->floats.get();
+  ForPieces(PanelsIn(columns), std::max<int64_t>(1, 4 * kPieceFloats / (rows * kPanel)),
+            [&](int64_t begin, int64_t end) {
+              for (int64_t p = begin; p < end; ++p) {
+                const int64_t first = p * kPanel, n = std::min(kPanel, columns - first),
+                              wide = LanesOf(n) * kLanes;
+                float* to = floats + first * rows;
+                for (int64_t i = 0; i < rows; ++i)
+                  for (int64_t j = 0; j < wide; ++j)
+                    *to++ = j < n ? from[i * row_step + (first + j) * column_step] : 0;
+              }
+            });
+  DropSubnormals(floats, all);
   known = panels;
   return panels;
 }
@@ -243,7 +246,7 @@ FixedVectorProduct::FixedVectorProduct(const TensorPtr& matrix, int64_t rows, in
 
 void FixedVectorProduct::Run(const float* vector, const float* row, const float* addend,
                              float* y) const {
-  const int64_t panels = (columns_ + kPanel - 1) / kPanel;
+  const int64_t panels = PanelsIn(columns_);
   const auto one = [&](int64_t p) {
     const int64_t first = p * kPanel, n = std::min(kPanel, columns_ - first);
     kPanels[LanesOf(n)](panels_->floats.get() + first * rows_, vector, rows_,

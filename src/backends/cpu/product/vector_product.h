@@ -1,6 +1,6 @@
 /// vector_product.h: a vector times a matrix that is read once, as it lies; oneDNN would
-/// pack the matrix first. And one times a matrix that never changes, so small that oneDNN takes as
-/// long to begin as to multiply: what a step of a recurrence does.
+/// pack the matrix first. And one times a matrix that never changes, which is packed to be read
+/// from its beginning to its end: a step of a recurrence, a token of a language model.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,6 @@ struct VectorProduct {
 /// columns, each of which lies as it is read.
 class FixedVectorProduct {
  public:
-  /// Above so many elements the memory decides, whoever reads it.
-  static constexpr int64_t kMost = 1 << 19;
   /// M[i, j] lies at i row_step + j column_step of the f32 tensor.
   FixedVectorProduct(const TensorPtr& matrix, int64_t rows, int64_t columns, int64_t row_step,
                      int64_t column_step);
