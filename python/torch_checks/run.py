@@ -1,6 +1,6 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed.
+Parts: operators, joint, transformers, classifiers, gradients, optimizers, programs, random, speed.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -34,6 +34,19 @@ def _operators(names: list[str]) -> Iterator[tuple[str, Measure]]:
                     compare(f, [(a, {})], onnxruntime=False).weft, 1e-5
                 ),
             )
+
+
+def _joint(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import joint
+
+    def measure(case: Any) -> str | None:
+        coarse = joint.COARSE.get(case[0], 0.0)
+        problem = _within(joint.joint_error(case, torch.float64), max(coarse, 1e-9))
+        return problem or _within(joint.joint_error(case, torch.float32), 1e-4)
+
+    for case in joint.cases():
+        if not names or case[1] in names or case[0] in names:
+            yield case[1], lambda c=case: measure(c)  # type: ignore[misc]
 
 
 def _both(difference: Any, tolerance: float) -> str | None:
@@ -129,6 +142,7 @@ def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
 
 PARTS = {
     "operators": _operators,
+    "joint": _joint,
     "transformers": _transformers,
     "classifiers": _classifiers,
     "gradients": _gradients,
