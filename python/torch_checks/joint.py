@@ -337,6 +337,8 @@ def _places() -> list[Case]:
               _x(4, 2, 6)),
         _case("", "select_scatter", lambda x, s: torch.select_scatter(x, s, 1, -2), x, _x(4, 6)),
         _case("", "as_strided", lambda x: x.as_strided((3, 4), (5, 2), 1) * 2, _x(40)),
+        _case("", "as_strided_scatter", lambda x, s: torch.as_strided_scatter(
+            x, s, (3, 4), (5, 2), 1), _x(40), _x(3, 4)),
         _case("", "writes through views", _writes, x),
     ]  # fmt: skip
 

@@ -185,6 +185,19 @@ for _name in ("reflection_pad1d", "reflection_pad2d", "replication_pad1d", "repl
     _pad(_name)
 
 
+@rule("transformers.grouped_mm_fallback_backward.default")
+def grouped_mm_backward(
+    t: Translation, input: Val, weight: Val, offs: Val, grad_output: Val
+) -> list[Val]:
+    args = (input, weight, offs)
+    return gradient(t, "transformers.grouped_mm_fallback.default", args, [0, 1], grad_output)
+
+
+@rule("aten._cdist_backward.default")
+def cdist_backward(t: Translation, grad: Val, x1: Val, x2: Val, p: float, cdist: Val) -> Val:
+    return gradient(t, "aten._cdist_forward.default", (x1, x2, p), [0], grad, saved={0: cdist})[0]
+
+
 # ---- normalisation ----
 
 
@@ -192,11 +205,10 @@ def _layer_norm(
     t: Translation, x: Val, weight: Val | None, bias: Val | None, axis: int
 ) -> list[Val]:
     """With the statistics that are kept: which epsilon they were made with is not."""
+    kept = (stats_dtype(x), (*x.dims[:axis], *[1] * (x.rank - axis)))
     return t.ops(
-        "LayerNormalization",
-        [x, t.full(1, x.dims[axis:], x.dtype) if weight is None else weight, bias],
-        [(x.dtype, x.dims), *[(stats_dtype(x), (*x.dims[:axis], *[1] * (x.rank - axis)))] * 2],
-        axis=axis - x.rank, epsilon=0.0, stash_type=stash(x),
+        "LayerNormalization", [x, t.full(1, [1], x.dtype) if weight is None else weight, bias],
+        [(x.dtype, x.dims), kept, kept], axis=axis - x.rank, epsilon=0.0, stash_type=stash(x),
     )  # fmt: skip
 
 
@@ -220,17 +232,16 @@ def rms_norm_backward(
 
 
 def _group_norm(
-    t: Translation, input: Val, weight: Val | None, bias: Val | None, sizes_: Sequence[Dim],
-) -> list[Val]:  # fmt: skip
+    t: Translation, input: Val, weight: Val | None, bias: Val | None, groups: int, points: Dim
+) -> list[Val]:
     """As layer normalization of each group, whose statistics are results."""
-    y, mean, rstd = _layer_norm(t, t.reshape(input, sizes_), None, None, 2)
-    y = t.reshape(y, input.dims)
-    behind = list(range(1, input.rank - 1))
-    if weight is not None:
-        y = t.mul(y, t.unsqueeze(weight, behind))
-    if bias is not None:
-        y = t.add(y, t.unsqueeze(bias, behind))
-    return [y, mean, rstd]
+    channels = input.dims[1]
+    assert isinstance(channels, int)
+    rows = [groups, channels // groups]
+    weight, bias = (v and t.reshape(v, [*rows, 1]) for v in (weight, bias))
+    x = t.reshape(input, [input.dims[0], *rows, points])
+    y, mean, rstd = _layer_norm(t, x, weight, bias, 2)
+    return [t.reshape(y, input.dims), mean, rstd]
 
 
 @rule("aten.native_group_norm_backward.default")
@@ -238,14 +249,13 @@ def native_group_norm_backward(
     t: Translation, grad_out: Val, input: Val, mean: Val, rstd: Val, weight: Val | None, N: Dim,
     C: int, HxW: Dim, group: int, output_mask: Sequence[bool],
 ) -> list[Val | None]:  # fmt: skip
-    elements = sizes.product([C // group, HxW])
     bias = missing(input.dtype, [C])
-    saved = {1: t.unsqueeze(mean, [2]), 2: t.unsqueeze(rstd, [2])}
+    saved = {1: t.unsqueeze(mean, [2, 3]), 2: t.unsqueeze(rstd, [2, 3])}
     if weight is None and output_mask[1]:
         raise Untranslatable("the gradient of a weight that is not there")
     return masked(
-        t, _group_norm, (input, weight, bias), output_mask, grad_out, saved=saved,
-        sizes_=[N, group, elements],
+        t, _group_norm, (input, weight, bias), output_mask, grad_out, saved=saved, groups=group,
+        points=HxW,
     )  # fmt: skip
 
 
