@@ -389,6 +389,87 @@ def _arithmetic() -> list[Case]:
     ]  # fmt: skip
 
 
+# What autograd on its way to a joint graph writes out in other operators, but torch.compile does
+# not, or what no function above leads to: called as they are.
+Call = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+
+def calls() -> list[Call]:
+    aten: Any = torch.ops.aten
+    x, dy = _x(3, 8) * 3, _x(3, 8)
+    image, small = _x(2, 4, 9, 8), _x(2, 4, 5, 13)
+    solid = _x(1, 2, 6, 7, 8)
+    norm = (_x(6), torch.rand(6).double() + 0.5)
+    pooled, places = aten.max_pool3d_with_indices(solid, [2, 3, 2], [2, 2, 2], [1, 1, 0])
+    averaged = aten.avg_pool3d(solid, [2, 3, 2], [2, 2, 2], [0, 1, 1], False, False)
+    found: list[Call] = [
+        ("silu_backward", aten.silu_backward, (dy, x)),
+        ("mish_backward", aten.mish_backward, (dy, x)),
+        ("hardshrink_backward", lambda g, x: aten.hardshrink_backward(g, x, 0.5), (dy, x)),
+        ("softshrink_backward", lambda g, x: aten.softshrink_backward(g, x, 0.75), (dy, x)),
+        ("native_dropout_backward", lambda g, m: aten.native_dropout_backward(g, m, 2.0),
+         (dy, x > 0)),
+        ("max_pool3d_backward", lambda g, x, i: aten.max_pool3d_with_indices_backward(
+            g, x, [2, 3, 2], [2, 2, 2], [1, 1, 0], [1, 1, 1], False, i),
+         (torch.randn_like(pooled), solid, places)),
+        ("avg_pool3d_backward", lambda g, x: aten.avg_pool3d_backward(
+            g, x, [2, 3, 2], [2, 2, 2], [0, 1, 1], False, False, None),
+         (torch.randn_like(averaged), solid)),
+        ("_adaptive_avg_pool3d_backward", aten._adaptive_avg_pool3d_backward,
+         (_x(1, 2, 3, 7, 4), solid)),
+        ("native_batch_norm_backward of the saved", lambda g, x, w, m, v: (
+            aten.native_batch_norm_backward(g, x, w, m, v, None, None, False, 1e-3,
+                                            [True, True, True])),
+         (_x(2, 6, 5), _x(2, 6, 5), _x(6), *norm)),
+        ("select_backward", lambda g: aten.select_backward(g, [3, 5, 8], 1, -2), (dy,)),
+        ("slice_backward", lambda g: aten.slice_backward(g, [3, 20], 1, 2, 18, 2), (dy,)),
+        ("slice_backward from behind", lambda g: aten.slice_backward(g, [3, 20], 1, -9, -1, 1),
+         (dy,)),
+        ("embedding_dense_backward", lambda g, i: aten.embedding_dense_backward(g, i, 9, -1, False),
+         (_x(2, 3, 4), torch.tensor([[0, 8, 8], [1, -1 + 9, 2]]))),
+        ("unfold_backward", lambda g: aten.unfold_backward(g, [4, 9], 1, 3, 2), (_x(4, 4, 3),)),
+        ("upsample_nearest2d_backward", lambda g: aten.upsample_nearest2d_backward(
+            g, [5, 13], [2, 4, 9, 8]), (small,)),
+        ("upsample_nearest2d_backward scales", lambda g: aten.upsample_nearest2d_backward(
+            g, [18, 16], [2, 4, 9, 8], 2.0, 2.0), (_x(2, 4, 18, 16),)),
+        ("upsample_bicubic2d_backward", lambda g: aten.upsample_bicubic2d_backward(
+            g, [12, 11], [2, 4, 9, 8], False), (_x(2, 4, 12, 11),)),
+        ("upsample_linear1d_backward", lambda g: aten.upsample_linear1d_backward(
+            g, [9], [2, 3, 5], False), (_x(2, 3, 9),)),
+        ("upsample_nearest1d_backward", lambda g: aten.upsample_nearest1d_backward(
+            g, [10], [2, 3, 5]), (_x(2, 3, 10),)),
+        ("upsample_trilinear3d_backward", lambda g: aten.upsample_trilinear3d_backward(
+            g, [6, 5, 4], [1, 2, 3, 4, 5], False), (_x(1, 2, 6, 5, 4),)),
+    ]  # fmt: skip
+    for corners in (False, True):
+        found.append(
+            (f"upsample_bilinear2d_backward corners={corners}",
+             lambda g, c=corners: aten.upsample_bilinear2d_backward(
+                 g, [15, 13], [2, 4, 9, 8], c), (_x(2, 4, 15, 13),))
+        )  # fmt: skip
+    for mask in ((True, False, False), (False, True, True), (False, False, True)):
+        found.append(
+            (f"convolution_backward {mask}",
+             lambda g, x, w, m=mask: [r for r in aten.convolution_backward(
+                 g, x, w, [6], [2, 1], [1, 2], [1, 2], False, [0, 0], 2, m) if r is not None],
+             (torch.randn_like(F.conv2d(image, _x(6, 2, 3, 2), None, (2, 1), (1, 2), (1, 2), 2)),
+              image, _x(6, 2, 3, 2)))
+        )  # fmt: skip
+    return found
+
+
+def call_error(call: Call, dtype: torch.dtype) -> float:
+    _, function, args = call
+    given = tuple(_cast(a, dtype) for a in args)
+    exported = weft.torch.export(function, given)  # type: ignore[arg-type]
+    want = function(*(_cast(a, torch.float64) for a in given))
+    flat = [w for w in (want if isinstance(want, (list, tuple)) else [want]) if w is not None]
+    got = weft.Session(exported.compile()).run(
+        {e.name: v.numpy() for e, v in zip(exported.graph.inputs, given)}
+    )
+    return max(distance(np.asarray(g), _cast(w, dtype).numpy()) for g, w in zip(got, flat))
+
+
 def cases() -> list[Case]:
     torch.manual_seed(0)
     return [

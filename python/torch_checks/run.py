@@ -39,14 +39,19 @@ def _operators(names: list[str]) -> Iterator[tuple[str, Measure]]:
 def _joint(names: list[str]) -> Iterator[tuple[str, Measure]]:
     import joint
 
-    def measure(case: Any) -> str | None:
-        coarse = joint.COARSE.get(case[0], 0.0)
-        problem = _within(joint.joint_error(case, torch.float64), max(coarse, 1e-9))
-        return problem or _within(joint.joint_error(case, torch.float32), 1e-4)
+    def measure(error: Callable[[torch.dtype], float], tolerance: float) -> str | None:
+        return _within(error(torch.float64), tolerance) or _within(error(torch.float32), 1e-4)
 
     for case in joint.cases():
         if not names or case[1] in names or case[0] in names:
-            yield case[1], lambda c=case: measure(c)  # type: ignore[misc]
+            tolerance = max(joint.COARSE.get(case[0], 0.0), 1e-9)
+            yield (
+                case[1],
+                lambda c=case, e=tolerance: measure(lambda d: joint.joint_error(c, d), e),  # type: ignore[misc]
+            )
+    for call in joint.calls():
+        if not names or call[0] in names:
+            yield call[0], lambda c=call: measure(lambda d: joint.call_error(c, d), 1e-9)  # type: ignore[misc]
 
 
 def _both(difference: Any, tolerance: float) -> str | None:
