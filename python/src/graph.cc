@@ -118,7 +118,7 @@ std::vector<NodeEntry> Inline(Graph& g, const Graph& body, const std::vector<Nod
       here[NodeEntry(n).key()] = g.AddConstant(constant);
       continue;
     }
-    WEFT_CHECK(!n->is_variable(), kUnsupported, "{}: a variable without a value", n->Describe());
+    WEFT_CHECK(!n->is_variable(), kUnsupported, "{}: state stays in its graph", n->Describe());
     std::vector<NodeEntry> entries;
     for (const NodeEntry& e : n->inputs) entries.push_back(find(e));
     const NodePtr copy = g.AddCopy(n, entries);

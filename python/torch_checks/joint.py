@@ -7,6 +7,7 @@ the translator's rule for it; and which operands want a gradient, so that masks 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch._functorch.aot_autograd import aot_export_joint_simple
 import weft
 import weft.torch
 from weft.torch.capture import fx
+from weft.torch.capture.recorder import Captured
 
 # Backward operator, name, function, operands; those of floats want gradients unless `still` says
 # otherwise.
@@ -482,50 +484,65 @@ def _cast(a: Any, dtype: torch.dtype) -> Any:
     return a.detach().to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a
 
 
-def joint_error(case: Case, dtype: torch.dtype) -> float:
-    """The largest difference of results and gradients from those of autograd."""
+@dataclass(slots=True)
+class Traced:
+    """A case's joint graph, what it is fed with, and what torch gives in float64."""
+
+    captured: Captured
+    feeds: list[Any]
+    want: list[Any]
+
+
+def trace(case: Case, dtype: torch.dtype) -> Traced:
     op, _, function, given, still = case
-    args = tuple(
-        _cast(a, dtype).requires_grad_(i not in still)
-        if isinstance(a, torch.Tensor) and a.is_floating_point()
-        else a
-        for i, a in enumerate(given)
-    )
+
+    def operands(kind: torch.dtype) -> tuple[Any, ...]:
+        return tuple(
+            _cast(_cast(a, dtype), kind).requires_grad_(i not in still)
+            if isinstance(a, torch.Tensor) and a.is_floating_point()
+            else a
+            for i, a in enumerate(given)
+        )
 
     def whole(*args: Any) -> tuple[Any, ...]:
         result = function(*args)
         # No result may be a view of an operand.
         return tuple(r.clone() for r in (result if isinstance(result, (tuple, list)) else [result]))
 
-    module = aot_export_joint_simple(whole, args, trace_joint=True)
-    record = fx.read_graph(module)
-    names = {n.op.split(".")[1] for n in record.nodes}
+    args, wide = operands(dtype), operands(torch.float64)
+    captured = fx.capture_graph(aot_export_joint_simple(whole, args, trace_joint=True))
+    names = {n.op.split(".")[1] for n in captured.record.nodes}
     if op and op not in names:
         raise AssertionError(f"no {op} in the graph: {sorted(names)}")
-    exported = weft.torch.build(record, {})
-    # The reference computes in float64 whatever the operands are.
-    wide = tuple(
-        _cast(a, torch.float64).requires_grad_(a.requires_grad)
-        if isinstance(a, torch.Tensor) and a.is_floating_point()
-        else a
-        for a in args
-    )
     results = whole(*wide)
     generator = torch.Generator().manual_seed(1)
-    seeds = [torch.randn(r.shape, generator=generator, dtype=dtype) for r in results]
+    # Of few digits, as what is recorded.
+    pairs = [
+        (r, torch.randn(r.shape, generator=generator, dtype=dtype).round(decimals=3))
+        for r in results
+        if r.requires_grad
+    ]
     wanted = [a for a in wide if isinstance(a, torch.Tensor) and a.requires_grad]
-    pairs = [(r, s.double()) for r, s in zip(results, seeds) if r.requires_grad]
     gradients = torch.autograd.grad(
-        [r for r, _ in pairs], wanted, [s for _, s in pairs], allow_unused=True
+        [r for r, _ in pairs], wanted, [s.double() for _, s in pairs], allow_unused=True
     )
     feeds = [a.detach().numpy() for a in args if isinstance(a, torch.Tensor)]
-    feeds += [s.numpy() for r, s in zip(results, seeds) if r.requires_grad]
-    got = weft.Session(exported.compile()).run(*feeds)
-    named = dict(zip(exported.graph.output_names, got))
-    want = [r.detach() for r in results] + [g for g in gradients if g is not None]
-    returned = [o for o in record.outputs if o.value is not None]
-    if len(returned) != len(want):
-        raise AssertionError(f"{len(returned)} results, {len(want)} wanted")
-    return max(
-        distance(np.asarray(named[o.name]), _cast(w, dtype).numpy()) for o, w in zip(returned, want)
+    want = [*results, *(g for g in gradients if g is not None)]
+    return Traced(
+        captured,
+        feeds + [s.numpy() for _, s in pairs],
+        [_cast(w, dtype).detach().numpy() for w in want],
     )
+
+
+def joint_error(case: Case, dtype: torch.dtype) -> float:
+    """The largest difference of results and gradients from those of autograd."""
+    traced = trace(case, dtype)
+    record = traced.captured.record
+    exported = weft.torch.build(record, traced.captured.tensors)
+    got = weft.Session(exported.compile()).run(*traced.feeds)
+    named = dict(zip(exported.graph.output_names, got))
+    names = [o.name for o in record.outputs if o.value is not None]
+    if len(names) != len(traced.want):
+        raise AssertionError(f"{len(names)} results, {len(traced.want)} wanted")
+    return max(distance(np.asarray(named[n]), w) for n, w in zip(names, traced.want))

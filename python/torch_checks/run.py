@@ -1,6 +1,7 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, joint, transformers, classifiers, gradients, optimizers, programs, random, speed.
+Parts: operators, joint, transformers, classifiers, gradients, optimizers, programs, random,
+random_joint, speed.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -127,6 +128,13 @@ def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
         yield str(seed), lambda s=seed: measure(s)  # type: ignore[misc]
 
 
+def _random_joint(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import random_programs
+
+    for seed in map(int, names) if names else range(300):
+        yield str(seed), lambda s=seed: _within(random_programs.joint_error(s), 1e-9)  # type: ignore[misc]
+
+
 def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
     import speed
 
@@ -154,6 +162,7 @@ PARTS = {
     "optimizers": _optimizers,
     "programs": _programs,
     "random": _random,
+    "random_joint": _random_joint,
     "speed": _speed,
 }
 

@@ -448,8 +448,10 @@ class Translation:
             return self.op("Div", a, b)
         if op in ("ceil", "floor"):
             return self.cast(self.op(op.capitalize(), args[0]), "int64")
-        if op == "neg":
-            return self.op("Neg", args[0])
+        if op in ("neg", "abs"):
+            return self.op(op.capitalize(), args[0])
+        if op == "sqrt":
+            return self.op("Sqrt", self.cast(args[0], "float64"))
         if op == "ceildiv":
             return self.op("Neg", self._size_op("//", [self.op("Neg", args[0]), args[1]]))
         if op == "**":

@@ -281,8 +281,7 @@ def as_strided_scatter(
     storage_offset: Dim | None = None,
 ) -> Val:  # fmt: skip
     index = strided_index(self, size, stride, storage_offset).ravel()
-    count = sizes.count(self.dims)
-    if np.array_equal(index, np.arange(count)):
+    if index.size == sizes.count(self.dims) and np.array_equal(index, np.arange(index.size)):
         return t.reshape(src, self.dims)
     flat = t.reshape(self, [sizes.product(self.dims)])
     values = t.reshape(t.cast(src, self.dtype), [index.size])
