@@ -262,6 +262,34 @@ class GradientTest(unittest.TestCase):
             want[1 : count + 1] = 1
             np.testing.assert_array_equal(y, want)
 
+    def test_rms_norm_by_differences(self) -> None:
+        """torch has this operator for other devices alone."""
+        kind, row = TensorType("float64", (3, 4)), TensorType("float64", (4,))
+        stats = TensorType("float64", (3, 1))
+        record = record_of(
+            Node("aten._fused_rms_norm_backward.default",
+                 (Ref(1), Ref(0), (4,), Ref(2), Ref(3), (True, True)), {}, (4, 5)),
+            values=[kind, kind, stats, row, kind, row], output=4,
+        )  # fmt: skip
+        record.sources += [Source(n, "input", i) for i, n in ((1, "dy"), (2, "rstd"), (3, "w"))]
+        record.outputs.append(Output("dw", Ref(5)))
+        generator = np.random.default_rng(0)
+        x, dy, w = (generator.standard_normal(s) for s in ((3, 4), (3, 4), (4,)))
+
+        def rstd(x: Any) -> Any:
+            return 1 / np.sqrt((x * x).mean(1, keepdims=True) + 0.1)
+
+        def value(x: Any, w: Any) -> Any:
+            return (dy * x * rstd(x) * w).sum()
+
+        session = weft.Session(weft.torch.build(record, {}).compile())
+        for got, at in zip(session.run(x, dy, rstd(x), w), (0, 1)):
+            for i in np.ndindex(got.shape):
+                step = np.zeros(got.shape)
+                step[i] = 1e-6
+                up, down = ((x + s, w) if at == 0 else (x, w + s) for s in (step, -step))
+                self.assertAlmostEqual(got[i], (value(*up) - value(*down)) / 2e-6, 6)
+
     def test_equal_calls_are_differentiated_once(self) -> None:
         values = [MATRIX] * 4
         record = record_of(

@@ -429,6 +429,9 @@ def calls() -> list[Call]:
          (dy,)),
         ("embedding_dense_backward", lambda g, i: aten.embedding_dense_backward(g, i, 9, -1, False),
          (_x(2, 3, 4), torch.tensor([[0, 8, 8], [1, -1 + 9, 2]]))),
+        ("embedding_dense_backward by frequency",
+         lambda g, i: aten.embedding_dense_backward(g, i, 9, 2, True),
+         (_x(2, 3, 4), torch.tensor([[0, 8, 8], [1, 8, 2]]))),
         ("unfold_backward", lambda g: aten.unfold_backward(g, [4, 9], 1, 3, 2), (_x(4, 4, 3),)),
         ("upsample_nearest2d_backward", lambda g: aten.upsample_nearest2d_backward(
             g, [5, 13], [2, 4, 9, 8]), (small,)),

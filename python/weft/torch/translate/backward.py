@@ -223,12 +223,22 @@ def native_layer_norm_backward(
     return masked(t, _layer_norm, args, output_mask, grad_out, saved=saved, axis=axis)
 
 
+def _rms_norm(t: Translation, x: Val, weight: Val | None, axes: list[int]) -> list[Val]:
+    square = t.reduce("ReduceMean", t.mul(x, x), axes, True)
+    y = t.mul(x, t.op("Reciprocal", t.op("Sqrt", square)))
+    return [y if weight is None else t.mul(y, weight), square]
+
+
 @rule("aten._fused_rms_norm_backward.default")
 def rms_norm_backward(
     t: Translation, grad_out: Val, input: Val, normalized_shape: Sequence[Dim], rstd: Val,
     weight: Val | None, output_mask: Sequence[bool],
 ) -> list[Val | None]:  # fmt: skip
-    raise Untranslatable("rms_norm_backward")
+    """The mean square with its epsilon is what `rstd` says."""
+    square = t.op("Reciprocal", t.mul(rstd, rstd))
+    axes = list(range(input.rank - len(normalized_shape), input.rank))
+    args, saved = (input, weight), {1: square}
+    return masked(t, _rms_norm, args, output_mask, grad_out, saved=saved, axes=axes)
 
 
 def _group_norm(
@@ -259,18 +269,40 @@ def native_group_norm_backward(
     )  # fmt: skip
 
 
+def _batch_norm_of_batch(
+    t: Translation, x: Val, weight: Val, bias: Val, eps: float
+) -> list[Val]:
+    """With the mean and variance of the batch as they are defined, which are kept: no pass over
+    `x` finds them again. The mean in the variance has no part in the gradient, since the
+    differences to it add up to 0."""
+    axes = [i for i in range(x.rank) if i != 1]
+    wide = t.cast(x, stats_dtype(x))
+    mean = t.reduce("ReduceMean", wide, axes, False)
+    behind = list(range(1, x.rank - 1))
+    centred = t.sub(wide, t.border(t.unsqueeze(mean, behind)))
+    variance = t.reduce("ReduceMean", t.mul(centred, centred), axes, False)
+    y = t.op("BatchNormalization", x, weight, bias, mean, variance, epsilon=float(eps))
+    return [y, mean, variance]
+
+
 def _batch_norm(
     t: Translation, grad_out: Val, input: Val, weight: Val | None, running_mean: Val | None,
-    running_var: Val | None, train: bool, eps: float, output_mask: Sequence[bool],
+    running_var: Val | None, save_mean: Val | None, save_invstd: Val | None, train: bool,
+    eps: float, output_mask: Sequence[bool],
 ) -> list[Val | None]:  # fmt: skip
-    """In training the statistics are those of the input once more; the running ones only stand in
-    the forward call."""
     c = input.dims[1]
-    if train or running_mean is None or running_var is None:
-        running_mean = running_var = None
     scale = t.full(1, [c], input.dtype) if weight is None else weight
-    args = (input, scale, missing(scale.dtype, [c]), running_mean, running_var, train, 0.0, eps)
-    made = masked(t, "aten.native_batch_norm.default", args, output_mask, grad_out)
+    shift = missing(scale.dtype, [c])
+    if train:
+        assert save_mean is not None and save_invstd is not None
+        variance = t.sub(t.op("Reciprocal", t.mul(save_invstd, save_invstd)), eps)
+        made = masked(
+            t, _batch_norm_of_batch, (input, scale, shift), output_mask, grad_out,
+            saved={1: save_mean, 2: variance}, eps=eps,
+        )  # fmt: skip
+    else:
+        args = (input, scale, shift, running_mean, running_var, False, 0.0, eps)
+        made = masked(t, "aten.native_batch_norm.default", args, output_mask, grad_out)
     return made if weight is not None else [made[0], None, made[2]]
 
 
@@ -281,8 +313,9 @@ def native_batch_norm_backward(
     eps: float, output_mask: Sequence[bool],
 ) -> list[Val | None]:  # fmt: skip
     return _batch_norm(
-        t, grad_out, input, weight, running_mean, running_var, train, eps, output_mask
-    )
+        t, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+        output_mask,
+    )  # fmt: skip
 
 
 @rule("aten.batch_norm_backward.default")
@@ -292,8 +325,9 @@ def batch_norm_backward(
     eps: float, output_mask: Sequence[bool], reserve: Val | None = None,
 ) -> list[Val | None]:  # fmt: skip
     return _batch_norm(
-        t, grad_out, input, weight, running_mean, running_var, update, eps, output_mask
-    )
+        t, grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps,
+        output_mask,
+    )  # fmt: skip
 
 
 @rule("aten._weight_norm_interface_backward.default")
@@ -367,8 +401,12 @@ def embedding_dense_backward(
     t: Translation, grad_output: Val, indices: Val, num_weights: Dim, padding_idx: int,
     scale_grad_by_freq: bool,
 ) -> Val:  # fmt: skip
-    if scale_grad_by_freq:
-        raise Untranslatable("the gradient of an embedding by frequency")
+    if scale_grad_by_freq:  # a mean over the places of each row, which the forward part is not
+        ones, zeros = t.full(1, indices.dims, "int64"), t.full(0, [num_weights], "int64")
+        at = t.unsqueeze(indices, [indices.rank])
+        counts = t.op("ScatterND", zeros, at, ones, reduction="add")
+        per = t.op("Gather", counts, indices, dims=indices.dims, axis=0)
+        grad_output = t.div(grad_output, t.cast(t.unsqueeze(per, [per.rank]), grad_output.dtype))
     weight = missing(grad_output.dtype, [num_weights, grad_output.dims[-1]])
     args = (weight, indices, padding_idx)
     return gradient(t, "aten.embedding.default", args, [0], grad_output)[0]
