@@ -148,6 +148,11 @@ def _windows() -> list[Case]:
             _case("_adaptive_avg_pool2d_backward", f"adaptive_avg_pool2d {size}",
                   lambda x, s=size: F.adaptive_avg_pool2d(x, s), x)
         )  # fmt: skip
+    for pooled in (1, (3, 4)):
+        cases.append(
+            _case("adaptive_max_pool2d_backward", f"adaptive_max_pool2d {pooled}",
+                  lambda x, s=pooled: F.adaptive_max_pool2d(x, s), x)
+        )  # fmt: skip
     resized: list[tuple[str, dict[str, Any]]] = [
         ("", {"scale_factor": 2.0}),
         ("", {"size": (5, 13)}),

@@ -1,4 +1,4 @@
-"""Writes python/tests/recorded/joint.gz: joint graphs of single operators, with what autograd gives."""
+"""Writes python/tests/recorded/joint.gz: joint graphs of operators, with what autograd gives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TARGET = HERE.parent / "tests" / "recorded" / "joint.gz"
 NAMES = (
     "relu", "tanh", "sigmoid", "gelu", "gelu tanh", "hardswish", "hardsigmoid", "relu6 at bounds",
     "elu", "leaky_relu", "softplus", "logsigmoid", "glu", "prelu",
-    "conv2d", "conv2d weight alone", "conv2d groups", "conv2d depthwise", "conv1d", "conv_transpose2d groups",
+    "conv2d", "conv2d weight alone", "conv2d groups", "conv2d depthwise", "conv1d",
+    "conv_transpose2d groups",
     "max_pool2d ceil in the padding tied", "max_pool2d oblong", "avg_pool2d uncounted",
     "avg_pool2d ceil", "adaptive_avg_pool2d (4, 3)", "grid_sample", "pad reflect",
     "layer_norm", "layer_norm plain", "group_norm", "group_norm plain", "batch_norm training",
@@ -30,8 +31,8 @@ NAMES = (
     "softmax", "log_softmax", "nll_loss ignored", "nll_loss weights", "nll_loss2d", "mse_loss mean",
     "smooth_l1_loss sum", "huber_loss none", "binary_cross_entropy mean",
     "sdpa", "sdpa causal", "sdpa mask of whole rows", "sdpa float mask",
-    "embedding padding", "select", "slice", "unfold", "diagonal", "gather", "index", "index_put add",
-    "writes through views", "cdist", "var, std",
+    "embedding padding", "select", "slice", "unfold", "diagonal", "gather", "index",
+    "index_put add", "writes through views", "cdist", "var, std",
 )  # fmt: skip
 
 

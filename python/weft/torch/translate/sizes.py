@@ -35,8 +35,7 @@ def fold(
     number: Callable[[int | float], T],
     apply: Callable[[str, list[T]], T],
 ) -> T:
-    """One walk over the expression; `apply` gets `+ - * // % / ** max min float ceil floor neg sqrt`
-    and the like."""
+    """One walk over the expression; `apply` gets `+ - * // % / **` and names of functions."""
 
     def walk(e: ast.expr) -> T:
         if isinstance(e, ast.Name):
