@@ -21,6 +21,11 @@ namespace nb = nanobind;
 
 namespace weft::python {
 
+namespace {
+/// Calls that this thread is in: a callback of one may make another.
+thread_local int t_depth = 0;
+}  // namespace
+
 struct Calls {
   std::mutex mutex;
   std::condition_variable ended;
@@ -107,6 +112,15 @@ struct Calls {
     all.ended.wait_for(lock, std::chrono::seconds(10), [&] { return !all.first; });
   }
 
+  /// Python exits a thread that wants its lock while the interpreter ends, wherever that is: in
+  /// code that makes an exception of an error it would end the process. So a thread of no more use
+  /// gives the lock back, and waits for the end.
+  void StayUnlessMain() const {
+    if (t_depth > 0 || pthread_equal(pthread_self(), main_thread)) return;
+    const nb::gil_scoped_release released;
+    for (;;) pause();
+  }
+
   static void AfterFork() {
     Calls& all = All();
     // No other thread is there: what they held is free, or lost.
@@ -118,18 +132,6 @@ struct Calls {
     all.main_thread = pthread_self();
   }
 };
-
-namespace {
-
-/// Where the interpreter ends, a thread of it that came to Python code would be made to exit, and
-/// the frames of C++ that it has left end the process then. It waits for the end of the process
-/// instead, as threads of Python 3.14 do. With the lock held, and nothing of ours.
-[[noreturn]] void WaitForTheEnd() {
-  (void)PyEval_SaveThread();
-  while (true) pause();
-}
-
-}  // namespace
 
 CallScope::CallScope(CancelToken* token, Threads threads) : token_(token) {
   Calls& all = Calls::All();
@@ -146,31 +148,37 @@ CallScope::CallScope(CancelToken* token, Threads threads) : token_(token) {
                  "", kSpawn);
     all.team_used.store(true, std::memory_order_relaxed);
   }
-  const bool in_main = pthread_equal(pthread_self(), all.main_thread);
+  bool closing;
   {
-    std::unique_lock lock(all.mutex);
-    if (all.closing && !in_main) {
-      lock.unlock();
-      WaitForTheEnd();
+    const std::lock_guard lock(all.mutex);
+    closing = all.closing;
+    if (!closing) {
+      next_ = all.first;
+      if (next_) next_->before_ = this;
+      all.first = this;
     }
-    WEFT_CHECK(!all.closing, kApiMisuse, "the interpreter is ending");
-    next_ = all.first;
-    if (next_) next_->before_ = this;
-    all.first = this;
   }
-  if (in_main) all.Watch(this);
+  if (closing) {
+    all.StayUnlessMain();
+    ThrowError(ErrorCode::kApiMisuse, "the interpreter is ending");
+  }
+  ++t_depth;
+  if (pthread_equal(pthread_self(), all.main_thread)) all.Watch(this);
 }
 
 CallScope::~CallScope() {
   Calls& all = Calls::All();
   all.Unwatch(this);
-  std::unique_lock lock(all.mutex);
-  if (next_) next_->before_ = before_;
-  (before_ ? before_->next_ : all.first) = next_;
-  if (!all.closing) return;
-  if (!all.first) all.ended.notify_all();
-  lock.unlock();
-  if (!pthread_equal(pthread_self(), all.main_thread)) WaitForTheEnd();
+  --t_depth;
+  bool closing;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (next_) next_->before_ = before_;
+    (before_ ? before_->next_ : all.first) = next_;
+    closing = all.closing;
+    if (closing && !all.first) all.ended.notify_all();
+  }
+  if (closing) all.StayUnlessMain();
 }
 
 void RaiseInterrupt(const CallScope& scope) {

@@ -5,6 +5,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
 
+#include <unordered_map>
+
 #include "arrays.h"
 #include "call.h"
 #include "errors.h"
@@ -95,6 +97,40 @@ std::string TextOf(const Graph& g, bool full, bool origins, bool hidden) {
 
 /// Types and shapes, kept in the graph. Handles are ids, and passes that only look keep those.
 void Infer(const SharedGraph& g) { *g = ProvideTypes(Graph(*g)); }
+
+/// Copies the operators that the outputs of `body` need behind `operands`, which stand for its
+/// inputs; what its outputs are here.
+std::vector<NodeEntry> Inline(Graph& g, const Graph& body, const std::vector<NodeEntry>& operands,
+                              const std::string& origin) {
+  const std::vector<NodePtr>& inputs = body.inputs();
+  WEFT_CHECK(&g != &body, kApiMisuse, "a graph in itself");
+  WEFT_CHECK(inputs.size() == operands.size(), kArity, "{} operands for {} inputs", operands.size(),
+             inputs.size());
+  const Origin stands_for =
+      origin.empty() ? Origin() : std::make_shared<const std::vector<std::string>>(1, origin);
+  std::unordered_map<EntryKey, NodeEntry> here;
+  for (size_t i = 0; i < inputs.size(); ++i) here[NodeEntry(inputs[i]).key()] = operands[i];
+  const auto find = [&](const NodeEntry& e) { return e ? here.at(e.key()) : NodeEntry(); };
+  for (const NodePtr& n : body.TopoOrder()) {
+    if (here.count(NodeEntry(n).key())) continue;
+    WEFT_CHECK(!HasEffect(n) && n->control_deps.empty(), kUnsupported,
+               "{}: a node with an effect stays in its graph", n->Describe());
+    if (const TensorPtr constant = Graph::ConstantOf(NodeEntry(n))) {
+      here[NodeEntry(n).key()] = g.AddConstant(constant);
+      continue;
+    }
+    WEFT_CHECK(!n->is_variable(), kUnsupported, "{}: state stays in its graph", n->Describe());
+    std::vector<NodeEntry> entries;
+    for (const NodeEntry& e : n->inputs) entries.push_back(find(e));
+    const NodePtr copy = g.AddCopy(n, entries);
+    if (stands_for) g.SetOrigin(copy, stands_for);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      here[NodeEntry(n, i).key()] = NodeEntry(copy, i);
+  }
+  std::vector<NodeEntry> outputs;
+  for (const NodeEntry& e : body.outputs) outputs.push_back(find(e));
+  return outputs;
+}
 
 nb::object AttributeText(const Graph& g, const std::string& name) {
   const AttrType* type = FindAttrType(name);
@@ -305,6 +341,18 @@ void BindGraph(nb::module_& m) {
           "node"_a, "name"_a = "body",
           nb::sig("def body(self, node: Node, name: str = 'body') -> typing.Any"),
           "A copy of the graph that an attribute of a node holds.")
+      .def(
+          "inline",
+          [](const SharedGraph& g, const Graph& body, const std::vector<PyEntry>& operands,
+             const std::string& origin) {
+            return EntriesOf(g, Inline(*g, body, EntriesIn(g, operands), origin));
+          },
+          "graph"_a, "operands"_a, nb::kw_only(), "origin"_a = "",
+          nb::sig("def inline(self, graph: Graph, operands: typing.Sequence[Entry], *, origin: str "
+                  "= '') -> list[Entry]"),
+          "Copies another graph into this one, with `operands` in the place of its inputs, and "
+          "gives what its outputs are here. With `origin` the copies stand for that in errors and "
+          "profiles.")
       // Editing.
       .def(
           "set_input",

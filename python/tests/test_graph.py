@@ -26,6 +26,33 @@ class GraphTest(unittest.TestCase):
         for got, expected in zip(session_of(g).run(a, b), want):
             np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6)
 
+    def test_inline(self) -> None:
+        """A graph among the nodes of another, twice."""
+        square = weft.Graph()
+        x, y = square.input("x", "f32", [4]), square.input("y", "f32", [4])
+        w = square.param("w", np.full(4, 2, np.float32))
+        square.outputs = [x * x + y * w, y]
+        g = weft.Graph()
+        a, b = g.input("a", "f32", [4]), g.input("b", "f32", [4])
+        first, same = g.inline(square, [a, b], origin="layer")
+        self.assertEqual(same, b)
+        self.assertEqual(first.node.origin, ["layer"])
+        second, _ = g.inline(square, [first, a])
+        g.outputs = [second]
+        p, q = floats(4), floats(4) + 1
+        np.testing.assert_allclose(session_of(g).run(p, q)[0], (p * p + 2 * q) ** 2 + 2 * p, rtol=1e-5)
+        with self.assertRaisesRegex(weft.Error, "1 operands for 2 inputs"):
+            g.inline(square, [a])
+        with self.assertRaisesRegex(weft.Error, "of another graph"):
+            g.inline(square, [x, y])
+        with self.assertRaisesRegex(weft.Error, "in itself"):
+            g.inline(g, [a, b])
+        writer = weft.Graph()
+        state = writer.state("s", np.zeros(4, np.float32))
+        writer.outputs = [weft.ops.get("weft::Assign")(state, state + 1)]
+        with self.assertRaisesRegex(weft.UnsupportedError, "stays in its graph"):
+            g.inline(writer, [])
+
     def test_integers_stay_integers(self) -> None:
         g = weft.Graph()
         x = g.input("x", "i64", [3])

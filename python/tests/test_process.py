@@ -110,6 +110,26 @@ time.sleep(0.4)
 print("fine")
 """)
 
+    def test_the_interpreter_ends_among_short_calls(self) -> None:
+        """Threads that come back again and again while it ends."""
+        for _ in range(3):
+            self.check("""
+g = weft.Graph()
+a = g.input("a", "f32", [4])
+g.outputs = [a + 1.0]
+p = weft.compile(g)
+def work(session):
+    while True:
+        try:
+            session.run(np.zeros(4, np.float32))
+        except weft.Error:
+            pass
+for _ in range(4):
+    threading.Thread(target=work, args=(weft.Session(p),), daemon=True).start()
+time.sleep(0.05)
+print("fine")
+""")
+
     def test_after_a_fork(self) -> None:
         self.check("""
 g = weft.Graph()

@@ -62,6 +62,24 @@ class RecordedTest(unittest.TestCase):
         self.assertNotIn("torch", sys.modules)
 
 
+class JointTest(unittest.TestCase):
+    """Forward and backward operators as AOTAutograd traces them, in float64."""
+
+    def test_operators(self) -> None:
+        for case in json.loads(gzip.decompress((FOLDER / "joint.gz").read_bytes())):
+            with self.subTest(case["name"]):
+                record = Record.from_json(json.dumps(case["record"]))
+                tensors = {name: seeded.read_array(kept) for name, kept in case["tensors"].items()}
+                exported = weft.torch.build(record, tensors)
+                session = weft.Session(exported.compile())
+                feeds = [seeded.read_array(kept) for kept in case["feeds"]]
+                results = dict(zip(exported.graph.output_names, session.run(*feeds)))
+                for output, want in case["outputs"].items():
+                    got = seeded.project(output, np.asarray(results[output]))
+                    error = seeded.differs(got, want, case["tolerance"], 1e-3)
+                    self.assertLess(error, 1, output)
+
+
 def _add(name: str) -> None:
     setattr(RecordedTest, f"test_{name}", lambda self: self.check(name))
 

@@ -15,6 +15,7 @@ import numpy as np
 import weft
 import weft.torch
 from weft.torch.functional import NotFunctional, make_functional
+from weft.torch.graph import GraphBuilder
 from weft.torch.linting import find_obstacles
 from weft.torch.pt2 import BadProgram, read_pt2, size_text
 from weft.torch.record import (
@@ -30,7 +31,8 @@ from weft.torch.record import (
     Symbol,
     TensorType,
 )
-from weft.torch.translate.core import Translation, Val, promote
+from weft.torch.translate.core import Translation, Untranslatable, Val, promote
+from weft.torch.translate.gradient import gradient, missing
 from weft.torch.translate.sizes import combine, evaluate, product
 
 MATRIX = TensorType("float32", (3, 4))
@@ -82,6 +84,8 @@ class RecordTest(unittest.TestCase):
         for text, want in (
             ("n*m + 1", 22), ("FloorDiv(n, 2)", 3), ("n//2 - Mod(n, m)", 2), ("Max(n, m)", 7),
             ("-n", -7), ("CeilToInt(IntTrueDiv(n, 2))", 4),
+            ("FloorToInt(FloatTrueDiv(20.0, ToFloat(m)))", 6),
+            ("CeilToInt(OpaqueUnaryFn_sqrt(ToFloat(n)))", 3), ("PowByNatural(m, 3)", 27),
         ):  # fmt: skip
             self.assertEqual(evaluate(Size(text), symbols), want, text)
         self.assertEqual(product([2, Size("n"), 3]), Size("6*n"))
@@ -183,6 +187,120 @@ class RulesTest(unittest.TestCase):
         x = np.ones((3, 4), np.float32)
         record.nodes = [n for n in record.nodes if n.op != "aten.unheard_of.default"]
         np.testing.assert_array_equal(run(record, x), -x)
+
+
+class GradientTest(unittest.TestCase):
+    """`X_backward` is the gradient of X; `JointTest` has each of them beside autograd."""
+
+    def test_of_the_operand(self) -> None:
+        """silu_backward(x, x) = x (s + x s (1 - s))"""
+        record = record_of(
+            Node("aten.silu_backward.default", (Ref(0), Ref(0)), {}, (1,)),
+            values=[MATRIX, MATRIX], output=1,
+        )  # fmt: skip
+        x = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+        s = 1 / (1 + np.exp(-x))
+        np.testing.assert_allclose(run(record, x), x * (s + x * s * (1 - s)), rtol=1e-5, atol=1e-6)
+
+    def test_one_operand_in_two_places(self) -> None:
+        """A gradient by one of them is not one by both: conv(x, x) by its input."""
+        kind = TensorType("float64", (1, 1, 3))
+        mask = (True, False, False)
+        record = record_of(
+            Node("aten.convolution_backward.default",
+                 (Ref(0), Ref(0), Ref(0), None, (1,), (1,), (1,), False, (0,), 1, mask), {},
+                 (1, None, None)),
+            values=[kind, kind], output=1,
+        )  # fmt: skip
+        x = np.array([[[1.0, 2.0, 4.0]]])
+        # dx[i] = sum over o of dy[o] w[i - o + 1]
+        np.testing.assert_allclose(run(record, x), [[[2 * 1 + 1 * 2, 4 * 1 + 2 * 2 + 1 * 4,
+                                                      4 * 2 + 2 * 4]]])  # fmt: skip
+
+    def test_of_a_result_without_the_operand(self) -> None:
+        record = record_of(
+            Node("aten._softmax_backward_data.default", (Ref(0), Ref(0), 1, DType("float32")), {},
+                 (1,)),
+            values=[MATRIX, MATRIX], output=1,
+        )  # fmt: skip
+        x = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+        want = x * (x - (x * x).sum(1, keepdims=True))
+        np.testing.assert_allclose(run(record, x), want, rtol=1e-5, atol=1e-6)
+
+    def test_an_operand_that_is_missing_is_not_read(self) -> None:
+        """The gradient of x * x reads x, whatever results are kept."""
+
+        def forward(t: Translation, self: Val) -> Val:
+            return t.mul(self, self)
+
+        def backward(t: Translation, dy: Val, output: Val) -> Val:
+            operand = missing(output.dtype, output.dims)
+            return gradient(t, forward, (operand,), [0], dy, saved={0: output})[0]
+
+        record = record_of(
+            Node("mine.square_backward", (Ref(0), Ref(0)), {}, (1,), 1),
+            values=[MATRIX, MATRIX], output=1,
+        )  # fmt: skip
+        with self.assertRaisesRegex(Untranslatable, "not kept at m.py:7"):
+            weft.torch.build(record, {}, rules={"mine.square_backward": backward})
+
+    def test_symbols_that_no_operand_has(self) -> None:
+        """slice_backward into a size that comes from another input."""
+        n, m = Size("n"), Size("m")
+        record = record_of(
+            Node("aten.slice_backward.default", (Ref(0), (m, 4), 0, 1, Size("n+1"), 1), {}, (1,)),
+            values=[TensorType("float32", (n, 4)), TensorType("float32", (m, 4))], output=1,
+        )  # fmt: skip
+        record.values.append(TensorType("float32", (m,)))
+        record.sources.append(Source("other", "input", 2))
+        record.symbols += [Symbol("n"), Symbol("m")]
+        session = weft.Session(weft.torch.build(record, {}).compile())
+        for count, size in ((2, 5), (3, 4)):
+            x = np.ones((count, 4), np.float32)
+            (y,) = session.run(x, np.zeros(size, np.float32))
+            want = np.zeros((size, 4), np.float32)
+            want[1 : count + 1] = 1
+            np.testing.assert_array_equal(y, want)
+
+    def test_rms_norm_by_differences(self) -> None:
+        """torch has this operator for other devices alone."""
+        kind, row = TensorType("float64", (3, 4)), TensorType("float64", (4,))
+        stats = TensorType("float64", (3, 1))
+        record = record_of(
+            Node("aten._fused_rms_norm_backward.default",
+                 (Ref(1), Ref(0), (4,), Ref(2), Ref(3), (True, True)), {}, (4, 5)),
+            values=[kind, kind, stats, row, kind, row], output=4,
+        )  # fmt: skip
+        record.sources += [Source(n, "input", i) for i, n in ((1, "dy"), (2, "rstd"), (3, "w"))]
+        record.outputs.append(Output("dw", Ref(5)))
+        generator = np.random.default_rng(0)
+        x, dy, w = (generator.standard_normal(s) for s in ((3, 4), (3, 4), (4,)))
+
+        def rstd(x: Any) -> Any:
+            return 1 / np.sqrt((x * x).mean(1, keepdims=True) + 0.1)
+
+        def value(x: Any, w: Any) -> Any:
+            return (dy * x * rstd(x) * w).sum()
+
+        session = weft.Session(weft.torch.build(record, {}).compile())
+        for got, at in zip(session.run(x, dy, rstd(x), w), (0, 1)):
+            for i in np.ndindex(got.shape):
+                step = np.zeros(got.shape)
+                step[i] = 1e-6
+                up, down = ((x + s, w) if at == 0 else (x, w + s) for s in (step, -step))
+                self.assertAlmostEqual(got[i], (value(*up) - value(*down)) / 2e-6, 6)
+
+    def test_equal_calls_are_differentiated_once(self) -> None:
+        values = [MATRIX] * 4
+        record = record_of(
+            *(Node("aten.tanh_backward.default", (Ref(i), Ref(i)), {}, (i + 1,)) for i in range(3)),
+            values=values, output=3,
+        )  # fmt: skip
+        builder = GraphBuilder({})
+        translation = Translation(record, builder)
+        translation.sources()
+        translation.run()
+        self.assertEqual(len(translation.gradients), 1)
 
 
 class Pt2Test(unittest.TestCase):

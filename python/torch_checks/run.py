@@ -1,6 +1,7 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed.
+Parts: operators, joint, transformers, classifiers, gradients, optimizers, programs, random,
+random_joint, speed.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -34,6 +35,24 @@ def _operators(names: list[str]) -> Iterator[tuple[str, Measure]]:
                     compare(f, [(a, {})], onnxruntime=False).weft, 1e-5
                 ),
             )
+
+
+def _joint(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import joint
+
+    def measure(error: Callable[[torch.dtype], float], tolerance: float) -> str | None:
+        return _within(error(torch.float64), tolerance) or _within(error(torch.float32), 1e-4)
+
+    for case in joint.cases():
+        if not names or case[1] in names or case[0] in names:
+            tolerance = max(joint.COARSE.get(case[0], 0.0), 1e-9)
+            yield (
+                case[1],
+                lambda c=case, e=tolerance: measure(lambda d: joint.joint_error(c, d), e),  # type: ignore[misc]
+            )
+    for call in joint.calls():
+        if not names or call[0] in names:
+            yield call[0], lambda c=call: measure(lambda d: joint.call_error(c, d), 1e-9)  # type: ignore[misc]
 
 
 def _both(difference: Any, tolerance: float) -> str | None:
@@ -109,6 +128,13 @@ def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
         yield str(seed), lambda s=seed: measure(s)  # type: ignore[misc]
 
 
+def _random_joint(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import random_programs
+
+    for seed in map(int, names) if names else range(300):
+        yield str(seed), lambda s=seed: _within(random_programs.joint_error(s), 1e-9)  # type: ignore[misc]
+
+
 def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
     import speed
 
@@ -129,12 +155,14 @@ def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
 
 PARTS = {
     "operators": _operators,
+    "joint": _joint,
     "transformers": _transformers,
     "classifiers": _classifiers,
     "gradients": _gradients,
     "optimizers": _optimizers,
     "programs": _programs,
     "random": _random,
+    "random_joint": _random_joint,
     "speed": _speed,
 }
 

@@ -19,6 +19,7 @@ from weft.torch.exporting import (
 )
 from weft.torch.linting import Obstacle, lint
 from weft.torch.translate.core import RULES, Translation, Untranslatable, Val, rule
+from weft.torch.translate.gradient import gradient
 
 __all__ = [
     "RULES",
@@ -31,6 +32,7 @@ __all__ = [
     "Val",
     "build",
     "export",
+    "gradient",
     "lint",
     "rule",
 ]

@@ -83,6 +83,40 @@ class GraphBuilder:
         self._borders.append((stand_in, value))
         return stand_in
 
+    def gradients(
+        self, ys: Sequence[weft.Entry], xs: Sequence[weft.Entry], dys: Sequence[weft.Entry]
+    ) -> Sequence[weft.Entry]:
+        return weft.gradients(ys, xs, dys)
+
+    def replace(self, old: weft.Entry, new: weft.Entry) -> None:
+        self.graph.replace_uses(old, new)
+        self._replace(old, new)
+
+    def reads(self, source: weft.Entry) -> bool:
+        results = self.graph.outputs
+        waiting, seen = [source], {source}
+        while waiting:
+            entry = waiting.pop()
+            if entry in results:
+                return True
+            for user in entry.node.users:
+                for slot, read in enumerate(user.inputs):
+                    if read != entry or (user.op, slot) in _TYPE_ALONE:
+                        continue
+                    waiting += [e for e in user.outputs if e not in seen]
+                    seen.update(user.outputs)
+        return False
+
+    def is_used(self, source: weft.Entry) -> bool:
+        return bool(source.node.users)
+
+    def inline(
+        self, graph: weft.Graph, operands: Sequence[weft.Entry], origin: str
+    ) -> Sequence[weft.Entry]:
+        place, _, call = origin.rpartition(": ")
+        family = call.split(".")[1] if call.count(".") > 1 else call
+        return self.graph.inline(graph, operands, origin=self._name(family, f"{place}: {call}"))
+
     def output(self, name: str, value: weft.Entry) -> None:
         self.outputs[name] = value
 
@@ -148,4 +182,6 @@ def _dim(dim: int | str) -> int | str | None:
     return text if set(_CALL.findall(text)) <= {"max", "min"} and "/ " not in text else None
 
 
+# Operands of which dtype and sizes count, and no element.
+_TYPE_ALONE = {("Shape", 0), ("Size", 0), ("CastLike", 1), ("weft::SumTo", 1)}
 _CALL = re.compile(r"(\w+)\(")

@@ -173,11 +173,19 @@ def read_body(module: torch.fx.GraphModule, names: Mapping[str, str]) -> Record:
 
 def read_graph(module: torch.fx.GraphModule, names: Mapping[str, str] | None = None) -> Record:
     """Any fx graph with types: all placeholders are inputs."""
+    return capture_graph(module, names).record
+
+
+def capture_graph(
+    module: torch.fx.GraphModule, names: Mapping[str, str] | None = None
+) -> Captured:
+    """The same, and the tensors that the graph has among its attributes."""
     reader = FxReader(module, names or {})
     reader.read(lambda name, number: Source(name, "input", number))
     for i, value in enumerate(reader.results()):
         reader.record.outputs.append(Output(f"output_{i}", reader.argument(value)))
-    return make_functional(reader.record)
+    tensors = {k: v.detach() for k, v in reader.attributes.items()}
+    return Captured(make_functional(reader.record), tensors)
 
 
 def read_exported(

@@ -52,7 +52,7 @@ def elu(
     if exact and input_scale == 1:
         return t.op("Selu", self, alpha=float(alpha), gamma=float(scale))
     # exp of what is positive may overflow, and its gradient with it.
-    low = t.op("Min", self, t.scalar(0, self.dtype))
+    low = t.where(t.binary("Greater", self, 0, self.dtype, "bool"), 0, self, self.dtype)
     below = t.mul(t.sub(t.op("Exp", t.mul(low, input_scale)), 1), alpha)
     return t.mul(_choose(t, self, below), scale)
 
@@ -73,7 +73,13 @@ def prelu(t: Translation, self: Val, weight: Val) -> Val:
 
 @rule("aten.hardtanh.default")
 def hardtanh(t: Translation, self: Val, min_val: Number = -1, max_val: Number = 1) -> Val:
-    return t.op("Clip", self, t.scalar(min_val, self.dtype), t.scalar(max_val, self.dtype))
+    low, high = t.scalar(min_val, self.dtype), t.scalar(max_val, self.dtype)
+    if not t.with_gradients:
+        return t.op("Clip", self, low, high)
+    # At a bound the gradient is 0, that of Clip is not.
+    above = t.binary("GreaterOrEqual", self, high, self.dtype, "bool")
+    below = t.binary("LessOrEqual", self, low, self.dtype, "bool")
+    return t.where(above, high, t.where(below, low, self, self.dtype), self.dtype)
 
 
 @rule("aten.relu6.default")
@@ -84,8 +90,7 @@ def relu6(t: Translation, self: Val) -> Val:
 @rule("aten.hardsigmoid.default")
 def hardsigmoid(t: Translation, self: Val) -> Val:
     if rounds(self, 1 / 6):
-        return t.op("Clip", t.add(t.div(self, 6), 0.5), t.scalar(0, self.dtype),
-                    t.scalar(1, self.dtype))  # fmt: skip
+        return t.op("HardSigmoid", t.add(t.div(self, 6), 0.5), alpha=1.0, beta=0.0)
     return t.op("HardSigmoid", self, alpha=1 / 6, beta=0.5)
 
 
@@ -112,7 +117,8 @@ def softplus(t: Translation, self: Val, beta: Number = 1, threshold: Number = 20
 
 @rule("aten.log_sigmoid_forward.default")
 def log_sigmoid(t: Translation, self: Val) -> list[Val | None]:
-    return [t.op("Neg", t.op("Softplus", t.op("Neg", self))), None]
+    kept = t.op("Exp", t.op("Neg", t.op("Abs", self))) if t.wants(1) else None
+    return [t.op("Neg", t.op("Softplus", t.op("Neg", self))), kept]
 
 
 @rule("aten.threshold.default")

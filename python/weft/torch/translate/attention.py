@@ -63,6 +63,11 @@ def attention(
         scores = t.binary("Add", scores, mask, dtype)
     if is_causal:
         scores = t.add(scores, _causal_mask(t, rows, columns, dtype))
+    if mask is not None and t.with_gradients:
+        # The soft-max of a row that is hidden wholly is NaN, its gradient is none.
+        highest = t.reduce("ReduceMax", mask, [-1], True)
+        hidden = t.binary("Equal", highest, float("-inf"), dtype, "bool")
+        scores = t.where(hidden, t.border(scores), scores, dtype)
     weights = t.op("Softmax", scores, axis=-1)
     if mask is not None:
         hidden = t.op("IsNaN", weights, dtype="bool")

@@ -50,6 +50,23 @@ class Builder(Protocol):
     def border(self, value: Entry, dtype: str, dims: Sequence[int | str]) -> Entry:
         """The same value, through which no gradient goes."""
 
+    def gradients(
+        self, ys: Sequence[Entry], xs: Sequence[Entry], dys: Sequence[Entry]
+    ) -> Sequence[Entry]:
+        """Gradients of `ys`, whose own are `dys`, by each of `xs`."""
+
+    def replace(self, old: Entry, new: Entry) -> None:
+        """All that reads `old` reads `new`."""
+
+    def reads(self, source: Entry) -> bool:
+        """A result depends on the content of an input, and not on its type alone."""
+
+    def is_used(self, source: Entry) -> bool:
+        """Some node has this input."""
+
+    def inline(self, graph: Graph, operands: Sequence[Entry], origin: str) -> Sequence[Entry]:
+        """The nodes of another graph among these; `operands` are its inputs."""
+
     def output(self, name: str, value: Entry) -> None:
         """A result of the graph, in order."""
 

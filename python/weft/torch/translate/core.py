@@ -111,7 +111,7 @@ class Translation:
     ) -> None:
         self.record = record
         self.builder = builder
-        self._rules: Mapping[str, Rule] = RULES if rules is None else {**RULES, **rules}
+        self.rules: Mapping[str, Rule] = {**RULES, **(rules or {})}
         self._values: dict[int, Val] = {}
         # What has been written to a source so far: later reads see it.
         self._written: dict[int, Val] = {}
@@ -124,6 +124,8 @@ class Translation:
         self.with_gradients = with_gradients
         self._without_gradient: set[int] = set()
         self._bordered: dict[int, Val] = {}
+        # Gradients of single calls as graphs, by what they are of (`gradient.py`).
+        self.gradients: dict[str, Any] = {}
         self._live, self._needed = _find_live(record)
 
     # ---- the walk ----
@@ -183,7 +185,7 @@ class Translation:
         return found
 
     def node(self, node: Node) -> None:
-        function = self._rules.get(node.op)
+        function = self.rules.get(node.op)
         if function is None:
             raise Untranslatable(f"{self.record.place(node)} has no rule")
         self._node = node
@@ -335,7 +337,7 @@ class Translation:
 
     def inline(self, record: Record, operands: Sequence[Val]) -> list[Val]:
         """What a body gives for these operands, its nodes among ours."""
-        inner = Translation(record, self.builder, self._rules, self.with_gradients)
+        inner = Translation(record, self.builder, self.rules, self.with_gradients)
         inputs = [s for s in record.sources if s.kind == "input"]
         if len(inputs) != len(record.sources) or len(inputs) != len(operands):
             raise Untranslatable("a body that holds tensors of its own")
@@ -356,7 +358,7 @@ class Translation:
     ) -> Attribute:
         """A body of these inputs."""
         builder = self.builder.nested()
-        inner = Translation(Record(), builder, self._rules, self.with_gradients)
+        inner = Translation(Record(), builder, self.rules, self.with_gradients)
         values = [
             Val(
                 builder.input(
@@ -420,6 +422,10 @@ class Translation:
                 return known
         return known
 
+    def symbol(self, name: str) -> Val:
+        """A symbol as an int64 vector of one element."""
+        return self.size(Size(name))
+
     def _symbol(self, name: str) -> Val:
         bound = self._symbols.get(name)
         if bound is None:
@@ -442,8 +448,10 @@ class Translation:
             return self.op("Div", a, b)
         if op in ("ceil", "floor"):
             return self.cast(self.op(op.capitalize(), args[0]), "int64")
-        if op == "neg":
-            return self.op("Neg", args[0])
+        if op in ("neg", "abs"):
+            return self.op(op.capitalize(), args[0])
+        if op == "sqrt":
+            return self.op("Sqrt", self.cast(args[0], "float64"))
         if op == "ceildiv":
             return self.op("Neg", self._size_op("//", [self.op("Neg", args[0]), args[1]]))
         if op == "**":

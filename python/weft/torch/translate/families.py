@@ -3,6 +3,7 @@
 from weft.torch.translate import (  # noqa: F401
     activation,
     attention,
+    backward,
     comparison,
     control,
     convolution,

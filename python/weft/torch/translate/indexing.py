@@ -10,6 +10,7 @@ import numpy as np
 from weft.torch.record import Dim, Size
 from weft.torch.translate import sizes
 from weft.torch.translate.core import Number, Operand, Translation, Untranslatable, Val, rule
+from weft.torch.translate.views import strided_index
 
 
 @rule("aten.embedding.default")
@@ -272,6 +273,19 @@ def select_scatter(t: Translation, self: Val, src: Val, dim: int, index: Dim) ->
     if isinstance(index, int) and index < 0:
         first = sizes.combine("+", size, index)
     return slice_scatter(t, self, t.unsqueeze(src, [axis]), axis, first)
+
+
+@rule("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    t: Translation, self: Val, src: Val, size: Sequence[Dim], stride: Sequence[Dim],
+    storage_offset: Dim | None = None,
+) -> Val:  # fmt: skip
+    index = strided_index(self, size, stride, storage_offset).ravel()
+    if index.size == sizes.count(self.dims) and np.array_equal(index, np.arange(index.size)):
+        return t.reshape(src, self.dims)
+    flat = t.reshape(self, [sizes.product(self.dims)])
+    values = t.reshape(t.cast(src, self.dtype), [index.size])
+    return t.reshape(t.op("ScatterElements", flat, t.tensor(index), values, axis=0), self.dims)
 
 
 @rule("aten.masked_scatter.default")

@@ -9,6 +9,16 @@ from weft.torch.translate import sizes
 from weft.torch.translate.core import Translation, Untranslatable, Val, rule
 
 
+def stats_dtype(x: Val) -> str:
+    """What mean and deviation are computed and kept in."""
+    return "float64" if x.dtype == "float64" else "float32"
+
+
+def stash(x: Val) -> int:
+    """That dtype by ONNX's number."""
+    return 11 if x.dtype == "float64" else 1
+
+
 @rule("aten.native_layer_norm.default")
 def native_layer_norm(
     t: Translation,
@@ -23,12 +33,14 @@ def native_layer_norm(
         weight = t.full(1, normalized_shape, input.dtype)
     stats = (*input.dims[:axis], *([1] * len(normalized_shape)))
     types: list[tuple[str, Sequence[Dim]]] = [(input.dtype, input.dims)]
+    kept: dict[str, int] = {}
     if t.wants(1) or t.wants(2):
-        types += [("float32", stats), ("float32", stats)]
+        types += [(stats_dtype(input), stats)] * 2
+        kept = {"stash_type": stash(input)}
     parts: list[Val | None] = list(
         t.ops(
             "LayerNormalization", [input, weight, bias], types, axis=axis - input.rank,
-            epsilon=float(eps),
+            epsilon=float(eps), **kept,
         )
     )  # fmt: skip
     parts = [p if p is None or i == 0 else t.cast(p, input.dtype) for i, p in enumerate(parts)]
@@ -123,7 +135,10 @@ def batch_norm(
             "BatchNormalization", input, scale, shift, running_mean, running_var,
             epsilon=float(eps),
         )  # fmt: skip
-        return [y], running_mean, running_var
+        # torch keeps empty statistics for the backward call.
+        kept = [t.full(0, k.dims, k.dtype) if k and t.wants(i) else None
+                for i, k in enumerate(t.results[:3]) if i]  # fmt: skip
+        return [y, *kept], running_mean, running_var
     c = input.dims[1]
     old_mean = _channels(t, input, running_mean, 0)
     old_var = _channels(t, input, running_var, 1)

@@ -142,7 +142,11 @@ def _adaptive(n: int, kind: str) -> Callable[..., Any]:
             return [_unequal_windows(t, x, pairs, kind)]
 
         if kind == "max" and t.wants(1):
-            raise Untranslatable("indices of adaptive max pooling")
+            kernel = [s // o for s, o in zip(spatial, out)
+                      if isinstance(s, int) and isinstance(o, int) and s % o == 0]  # fmt: skip
+            if len(kernel) < n:
+                raise Untranslatable("indices of adaptive max pooling over unequal windows")
+            return _max_pool(n, True)(t, self, kernel)
         made = _batched(t, self, n, pool)
         return made if kind == "max" else made[0]
 

@@ -16,6 +16,7 @@ _FUNCTIONS = {
     "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "Max": "max", "Min": "min",
     "max": "max", "min": "min", "IntTrueDiv": "/", "ToFloat": "float", "CeilToInt": "ceil",
     "FloorToInt": "floor", "TruncToInt": "floor", "CeilDiv": "ceildiv", "abs": "abs",
+    "FloatTrueDiv": "/", "FloatPow": "**", "PowByNatural": "**", "OpaqueUnaryFn_sqrt": "sqrt",
 }  # fmt: skip
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.Div: "/",
@@ -34,7 +35,7 @@ def fold(
     number: Callable[[int | float], T],
     apply: Callable[[str, list[T]], T],
 ) -> T:
-    """One walk over the expression; `apply` gets `+ - * // % / ** max min float ceil floor neg`."""
+    """One walk over the expression; `apply` gets `+ - * // % / **` and names of functions."""
 
     def walk(e: ast.expr) -> T:
         if isinstance(e, ast.Name):
@@ -81,6 +82,7 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
     "min": min,
     "neg": lambda a: -a,
     "abs": abs,
+    "sqrt": lambda a: float(a) ** 0.5,
     "float": float,
     "ceil": lambda a: -int(-a // 1),
     "floor": lambda a: int(a // 1),

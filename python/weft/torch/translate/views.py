@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from weft.torch.record import Dim
+from weft.torch.translate import sizes
 from weft.torch.translate.core import Translation, Untranslatable, Val, rule
 
 
@@ -117,25 +121,28 @@ def as_strided(
     storage_offset: Dim | None = None,
 ) -> Val:
     """Of a dense tensor: a reshape, or a gather of its elements."""
-    import numpy as np
-
-    sizes = [d for d in size if isinstance(d, int)]
-    strides = [d for d in stride if isinstance(d, int)]
-    count = 1
-    for d in self.dims:
-        count = count * d if isinstance(d, int) else -1
-    if len(sizes) != len(size) or len(strides) != len(stride) or count < 0:
-        raise Untranslatable("as_strided of symbolic sizes")
-    offset = storage_offset if isinstance(storage_offset, int) else 0
-    index = np.full(sizes, offset, np.int64)
-    for axis, (n, step) in enumerate(zip(sizes, strides)):
-        index += (np.arange(n, dtype=np.int64) * step).reshape(
-            [-1 if i == axis else 1 for i in range(len(sizes))]
-        )
+    index = strided_index(self, size, stride, storage_offset)
+    count = sizes.count(self.dims)
     if index.size == count and np.array_equal(index.ravel(), np.arange(count)):
         return t.reshape(self, size)
-    flat = t.reshape(self, [count])
+    flat = t.reshape(self, [sizes.product(self.dims)])
     return t.op("Gather", flat, t.tensor(index), dims=size, axis=0)
+
+
+def strided_index(
+    x: Val, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None
+) -> npt.NDArray[np.int64]:
+    """Which elements of a dense tensor such a view shows."""
+    lengths = [d for d in size if isinstance(d, int)]
+    steps = [d for d in stride if isinstance(d, int)]
+    if len(lengths) != len(size) or len(steps) != len(stride) or sizes.count(x.dims) is None:
+        raise Untranslatable("as_strided of symbolic sizes")
+    index = np.full(lengths, storage_offset if isinstance(storage_offset, int) else 0, np.int64)
+    for axis, (n, step) in enumerate(zip(lengths, steps)):
+        index += (np.arange(n, dtype=np.int64) * step).reshape(
+            [-1 if i == axis else 1 for i in range(len(lengths))]
+        )
+    return index
 
 
 @rule("aten.view.dtype")
