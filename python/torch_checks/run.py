@@ -1,6 +1,6 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed.
+Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed, train.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -127,6 +127,35 @@ def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
     yield "48 blocks, tokens", tokens
 
 
+def _train(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import train_steps as checks
+    from lenet import LeNet
+
+    cases: dict[str, Callable[[], float]] = {}
+    for name in checks.OPTIMIZERS:
+        cases[f"LeNet, {name}"] = lambda n=name: checks.steps_error(n, LeNet)  # type: ignore[misc]
+        cases[f"residual, {name}"] = lambda n=name: checks.steps_error(n, checks.Residual)  # type: ignore[misc]
+    for name in ("SGD dampening", "Adam", "Adam fused"):
+        cases[f"alternating, {name}"] = lambda n=name: checks.alternating_error(n)  # type: ignore[misc]
+        cases[f"reload, {name}"] = lambda n=name: checks.reload_error(n)  # type: ignore[misc]
+    for name in ("SGD momentum", "Adam", "AdamW"):
+        cases[f"schedule, {name}"] = lambda n=name: checks.schedule_error(n)  # type: ignore[misc]
+    cases |= {
+        "modes": checks.modes_error,
+        "dynamic": checks.dynamic_error,
+        "replaced": checks.replaced_error,
+        "groups": checks.groups_error,
+        "loss module": checks.loss_module_error,
+        "random": checks.random_error,
+    }
+    for name, measure in cases.items():
+        if not names or name in names:
+            yield name, lambda m=measure: _within(m(), 1e-9)  # type: ignore[misc]
+    for name, call, part in checks.refusals():
+        if not names or name in names:
+            yield name, lambda c=call, p=part: checks.refusal_problem(c, p)  # type: ignore[misc]
+
+
 PARTS = {
     "operators": _operators,
     "transformers": _transformers,
@@ -136,6 +165,7 @@ PARTS = {
     "programs": _programs,
     "random": _random,
     "speed": _speed,
+    "train": _train,
 }
 
 

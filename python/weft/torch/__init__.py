@@ -10,6 +10,10 @@ Nothing is computed at export: the module runs once on tensors without content. 
 when a module is captured; reading `.pt2` files and recorded models needs none.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from weft.torch.exporting import (
     Exported,
     ExportError,
@@ -20,12 +24,16 @@ from weft.torch.exporting import (
 from weft.torch.linting import Obstacle, lint
 from weft.torch.translate.core import RULES, Translation, Untranslatable, Val, rule
 
+if TYPE_CHECKING:
+    from weft.torch.train_step import TrainStep as TrainStep
+
 __all__ = [
     "RULES",
     "ExportError",
     "Exported",
     "Obstacle",
     "SpecializationWarning",
+    "TrainStep",
     "Translation",
     "Untranslatable",
     "Val",
@@ -34,3 +42,12 @@ __all__ = [
     "lint",
     "rule",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What imports torch is imported when it is asked for."""
+    if name == "TrainStep":
+        from weft.torch.train_step import TrainStep
+
+        return TrainStep
+    raise AttributeError(f"module 'weft.torch' has no attribute {name!r}")
