@@ -1,6 +1,6 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
-Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed, train.
+Parts: operators, transformers, classifiers, gradients, optimizers, programs, random, speed, testcases, train.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -82,6 +82,14 @@ def _optimizers(names: list[str]) -> Iterator[tuple[str, Measure]]:
 
     for name in names or training.OPTIMIZERS:
         yield name, lambda n=name: _within(training.optimizer_error(n), 1e-9)  # type: ignore[misc]
+    for network in training.TRAINED:
+        for name in ("SGD momentum", "AdamW") if not names else ():
+            # AdamW divides a gradient by its own size, and with it the rounding of small ones.
+            tolerance = 1e-7 if name == "AdamW" else 1e-9
+            yield (
+                f"{network}, {name}",
+                lambda n=name, k=network, e=tolerance: _within(training.optimizer_error(n, k), e),  # type: ignore[misc]
+            )
 
 
 def _programs(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -92,6 +100,8 @@ def _programs(names: list[str]) -> Iterator[tuple[str, Measure]]:
             yield kind.__name__, lambda k=kind: _within(programs.program_error(k), 1e-5)  # type: ignore[misc]
     if not names or "decode" in names:
         yield "decode", lambda: _within(programs.decode_error(), 1e-5)
+    if not names or "decode T5" in names:
+        yield "decode T5", lambda: _within(programs.encoder_decode_error(), 1e-5)
 
 
 def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -125,6 +135,13 @@ def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
     yield "48 blocks, static", lambda: ratio(False, 10)
     yield "48 blocks, dynamic", lambda: ratio(True, 15)
     yield "48 blocks, tokens", tokens
+
+
+def _testcases(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import test_cases
+
+    for name in names or test_cases.CASES:
+        yield name, lambda n=name: _within(test_cases.error(n), 1e-4)  # type: ignore[misc]
 
 
 def _train(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -165,6 +182,7 @@ PARTS = {
     "programs": _programs,
     "random": _random,
     "speed": _speed,
+    "testcases": _testcases,
     "train": _train,
 }
 

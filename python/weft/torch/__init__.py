@@ -22,6 +22,7 @@ from weft.torch.exporting import (
     export,
 )
 from weft.torch.linting import Obstacle, lint
+from weft.torch.test_case import write_test_case
 from weft.torch.translate.core import RULES, Translation, Untranslatable, Val, rule
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "export",
     "lint",
     "rule",
+    "write_test_case",
 ]
 
 

@@ -253,9 +253,9 @@ def _add_group(
         if kind == "SGD" and slots(kind, terms) and group["dampening"]:
             if saved.get("momentum_buffer") is None:
                 begun = w.state(f"optimizer.{name}.begun", np.zeros((), bool))
-                w.assign(begun, w.graph.constant(np.ones((), bool)), f"{name}.begun")
                 share = w.number(values["share"], "float64"), w.number(1, "float64")
                 own["share"] = w.op("Where", begun, *share)
+                w.assign(begun, w.graph.constant(np.ones((), bool)), f"{name}.begun")
 
         def at(key: str, kind: str, o: Mapping[str, weft.Entry] = own) -> weft.Entry:
             if key not in o:
