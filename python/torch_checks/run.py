@@ -63,8 +63,7 @@ def _classifiers(names: list[str]) -> Iterator[tuple[str, Measure]]:
         inputs: list[Any] = [((torch.randn(n, 3, size, size),), {}) for n in (2, 1)]
         return _both(compare(model, inputs, ({0: batch},)), 1e-5)
 
-    chosen = names or [n for n in classifiers.names() if n not in classifiers.GIANTS]
-    for name in chosen:
+    for name in names or classifiers.names():
         yield name, lambda n=name: measure(n)  # type: ignore[misc]
 
 
@@ -128,20 +127,46 @@ def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
         return None if other / mine >= least else f"slow: {other / mine:.1f}x, {least}x required"
 
     def tokens() -> str | None:
-        few, many = speed.weft_seconds(48, 16, False), speed.weft_seconds(48, 2048, False)
+        few, many = speed.weft_seconds(48, 16, False, 5), speed.weft_seconds(48, 2048, False, 5)
         print(f"2048 tokens {many / few:.2f}x", end=" ")
         return None if many <= 1.1 * few else "depends on the tokens"
 
-    yield "48 blocks, static", lambda: ratio(False, 10)
-    yield "48 blocks, dynamic", lambda: ratio(True, 15)
-    yield "48 blocks, tokens", tokens
+    def layers(dynamic: bool) -> str | None:
+        slope, seconds = speed.layers_exponent(dynamic)
+        print(f"exponent {slope:.2f} of {' '.join(f'{s:.2f}' for s in seconds)} s", end=" ")
+        return None if slope <= 1.1 else "grows faster than the layers"
+
+    def kernels(dynamic: bool) -> str | None:
+        found = speed.kernels(12, dynamic)
+        print(f"{sum(found.values())} kernels of torch", end=" ")
+        return f"ran {dict(found)}" if found else None
+
+    def memory() -> str | None:
+        share = speed.memory_share(48)
+        print(f"{share:.3f}x the parameters", end=" ")
+        return None if share <= 0.1 else "takes more than a tenth of the parameters"
+
+    cases: dict[str, Measure] = {
+        "48 blocks, static": lambda: ratio(False, 10),
+        "48 blocks, dynamic": lambda: ratio(True, 15),
+        "48 blocks, tokens": tokens,
+        "6 to 96 blocks, static": lambda: layers(False),
+        "6 to 96 blocks, dynamic": lambda: layers(True),
+        "kernels, literal": lambda: None if speed.counting_works() else "are not counted",
+        "kernels, static": lambda: kernels(False),
+        "kernels, dynamic": lambda: kernels(True),
+        "memory": memory,
+    }
+    for name in names or cases:
+        yield name, cases[name]
 
 
 def _testcases(names: list[str]) -> Iterator[tuple[str, Measure]]:
     import test_cases
 
     for name in names or test_cases.CASES:
-        yield name, lambda n=name: _within(test_cases.error(n), 1e-4)  # type: ignore[misc]
+        tolerance = 1e-9 if "double" in name else 1e-4
+        yield name, lambda n=name, e=tolerance: _within(test_cases.error(n), e)  # type: ignore[misc]
 
 
 def _train(names: list[str]) -> Iterator[tuple[str, Measure]]:

@@ -46,7 +46,7 @@ def _bert(folder: pathlib.Path) -> None:
 
 CASES: dict[str, Callable[[pathlib.Path], None]] = {
     "LeNet with gradients": _lenet,
-    "ResNet-18 in training, with gradients": _resnet18,
+    "ResNet-18 in training and double, with gradients": _resnet18,
     "BERT": _bert,
 }
 
@@ -71,19 +71,19 @@ def error(name: str) -> float:
         inputs, outputs = _read(data, "input"), _read(data, "output")
         gradients = _read(data, "gradient")
         assert ("gradients" in name) == bool(gradients)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        other = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
         graph = weft.load(folder / "model.onnx")
-        assert [i.name for i in other.get_inputs()] == list(inputs)
+        assert [e.name for e in graph.inputs] == list(inputs)
         assert graph.output_names == list(outputs)
+        results = [weft.Session(weft.compile(graph)).run(inputs)]
+        if "double" not in name:  # ONNX Runtime lacks its convolutions
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 4
+            other = onnxruntime.InferenceSession(
+                str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            )
+            results.append(other.run(list(outputs), inputs))
         worst = 0.0
-        for got in (
-            other.run(list(outputs), inputs),
-            weft.Session(weft.compile(graph)).run(inputs),
-        ):
+        for got in results:
             for g, w in zip(got, outputs.values()):
                 worst = max(worst, distance(g, w))
         if gradients:

@@ -12,6 +12,7 @@ when a module is captured; reading `.pt2` files and recorded models needs none.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from weft.torch.exporting import (
@@ -24,6 +25,11 @@ from weft.torch.exporting import (
 from weft.torch.linting import Obstacle, lint
 from weft.torch.test_case import write_test_case
 from weft.torch.translate.core import RULES, Translation, Untranslatable, Val, rule
+
+# Threads that wait let others work soon. Has an effect where torch, which brings OpenMP, is not
+# loaded yet.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 if TYPE_CHECKING:
     from weft.torch.train_step import TrainStep as TrainStep
