@@ -44,7 +44,7 @@ def _draws(graph: weft.Graph, node: weft.Node) -> bool:
         return False
     if node.op == "Dropout":
         return len(node.inputs) > 2 and _number(graph, node.inputs[2]) is True
-    return node.op in _DRAWS or node.op == "Bernoulli"
+    return node.op in _DRAWS
 
 
 def _number(graph: weft.Graph, entry: weft.Entry | None) -> Any:
@@ -68,8 +68,6 @@ def _replacement(
         drawn = op(_DRAWS[str(node.op)], given, state, stream=stream, **law)
         return [drawn if "dtype" in law else op("CastLike", drawn, given)]
     uniform = op("weft::RandomUniform", given, state, stream=stream)
-    if node.op == "Bernoulli":
-        return [op("CastLike", op("Less", op("CastLike", uniform, given), given), given)]
     ratio = node.inputs[1]
     kept = op("GreaterOrEqual", uniform, op("Cast", ratio, to="float32"))
     one = graph.constant(np.float32(1))
