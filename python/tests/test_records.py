@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -372,6 +373,36 @@ class Pt2Test(unittest.TestCase):
         x = np.ones((2, 2), np.float32)
         np.testing.assert_array_equal(session.run(x)[0], np.maximum(x + w, 0))
         self.assertNotIn("torch", sys.modules)
+
+    def test_as_other_models(self) -> None:
+        """By `weft.load`, `weft.compile`, and the command as `python -m weft`, without torch."""
+        w = np.array([[1, -2], [3, -4]], np.float32)
+        path = self.write(self.program(), self.weight(), w.tobytes())
+        x = np.ones((2, 2), np.float32)
+        want = np.maximum(x + w, 0)
+        np.testing.assert_array_equal(weft.Session(weft.compile(path)).run(x)[0], want)
+        self.assertEqual([e.name for e in weft.load(pathlib.Path(path)).inputs], ["x"])
+        with self.assertRaises(BadProgram):
+            weft.load(self.write({"schema_version": {"major": 7}}))
+        folder = tempfile.mkdtemp()
+
+        def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+            code = "import sys; sys.modules['torch'] = None; from weft.__main__ import main; sys.exit(main())"
+            return subprocess.run(
+                [sys.executable, "-c", code, *arguments], capture_output=True, text=True
+            )
+
+        ran = command("run", path, "--input", "x=1", "--outputs-dir", folder)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        [result] = pathlib.Path(folder).glob("*.npy")
+        np.testing.assert_array_equal(np.load(result), want)
+        self.assertIn("weft", command("--version").stdout)
+        for bad, code in (("none.pt2", 4), (__file__, 2)):
+            ran = command("run", bad)
+            self.assertEqual(ran.returncode, code, ran.stderr)
+        pathlib.Path(folder, "bad.pt2").write_text("no zip")
+        ran = command("run", str(pathlib.Path(folder, "bad.pt2")))
+        self.assertEqual((ran.returncode, "zip" in ran.stderr), (4, True), ran.stderr)
 
     def test_bad_files(self) -> None:
         good = np.zeros(4, np.float32).tobytes()

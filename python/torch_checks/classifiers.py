@@ -1,12 +1,10 @@
-"""torchvision's classifiers with random weights and statistics, and which of them are giants."""
+"""torchvision's classifiers with random weights and statistics."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-
-GIANTS = ("regnet_y_128gf", "vit_h_14")
 
 
 def names() -> list[str]:

@@ -70,7 +70,6 @@ MODULES = (Cond, While, Scan, Masked, Count, Writes)
 
 def decode_error(tokens: int = 20) -> float:
     """GPT-2 writes tokens with a cache that grows, each the one that eager GPT-2 writes."""
-    import numpy as np
     import transformers
     import transformers_set
 
@@ -88,29 +87,82 @@ def decode_error(tokens: int = 20) -> float:
             out = self.model(input_ids=input_ids, past_key_values=cache, use_cache=True)
             return out.logits, [(c.keys, c.values) for c in out.past_key_values.layers]
 
-    step = Step().eval()
     with torch.no_grad():
         out = model(transformers_set.ids(2, 4), use_cache=True)
     past = [(c.keys, c.values) for c in out.past_key_values.layers]
-    token = out.logits[:, -1:].argmax(-1)
+    return _decode(Step().eval(), (), out.logits, past, tokens)
+
+
+def encoder_decode_error(tokens: int = 20) -> float:
+    """The same of T5: the decoder's cache grows, keys and values of the encoder's result stay."""
+    import transformers
+    import transformers_set
+
+    model, inputs = transformers_set.ALL["t5"]()
+    start = torch.tensor([[0, 5, 7], [0, 9, 3]])  # a length of 1 would be a constant
+    with torch.no_grad():
+        encoded = model.encoder(inputs["input_ids"]).last_hidden_state
+        out = model(encoder_outputs=(encoded,), decoder_input_ids=start, use_cache=True)
+    cache = out.past_key_values
+    across = [(c.keys, c.values) for c in cache.cross_attention_cache.layers]
+    past = [(c.keys, c.values) for c in cache.self_attention_cache.layers]
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: torch.Tensor, past: Any, encoded: torch.Tensor, across: Any) -> Any:
+            own, other = transformers.DynamicCache(), transformers.DynamicCache()
+            for i, (key, value) in enumerate(past):
+                own.update(key, value, i)
+            for i, (key, value) in enumerate(across):
+                other.update(key, value, i)
+            out = self.model(
+                encoder_outputs=(encoded,),
+                decoder_input_ids=ids,
+                past_key_values=transformers.EncoderDecoderCache(own, other),
+                use_cache=True,
+            )
+            layers = out.past_key_values.self_attention_cache.layers
+            return out.logits, [(c.keys, c.values) for c in layers]
+
+    return _decode(Step().eval(), (encoded, across), out.logits, past, tokens)
+
+
+def _decode(step: Any, rest: Any, logits: torch.Tensor, past: Any, tokens: int) -> float:
+    import numpy as np
+
+    token = logits[:, -1:].argmax(-1)
     dims = {0: "batch", 2: "past"}
-    exported = weft.torch.export(
-        step, (token, past),
-        dynamic_shapes={"input_ids": {0: "batch"}, "past": [(dims, dims)] * len(past)},
-    )  # fmt: skip
+    shapes: list[Any] = [{0: "batch"}, [(dims, dims)] * len(past)]
+    if rest:
+        still = {0: "batch", 2: "source"}
+        shapes += [{0: "batch", 1: "source"}, [(still, still)] * len(rest[1])]
+    exported = weft.torch.export(step, (token, past, *rest), dynamic_shapes=tuple(shapes))
     names = [entry.name for entry in exported.graph.inputs]
     session = weft.Session(exported.compile())
     held = [part.numpy() for pair in past for part in pair]
+    given = {n: v.numpy() for n, v in _named(step, (token, past, *rest)).items()}
+    moving = [n for n in names if n.startswith("past")]
     worst = 0.0
     for _ in range(tokens):
-        logits, *held = session.run(dict(zip(names, (token.numpy(), *held))))
+        given.update(zip(moving, held))
+        given[names[0]] = token.numpy()
+        logits_here, *held = session.run({n: given[n] for n in names})
         with torch.no_grad():
-            want, past = step(token, past)
-        worst = max(worst, distance(logits, want.numpy()))
+            want, past = step(token, past, *rest)
+        worst = max(worst, distance(logits_here, want.numpy()))
         token = want[:, -1:].argmax(-1)
-        if not np.array_equal(np.asarray(logits)[:, -1:].argmax(-1), token.numpy()):
+        if not np.array_equal(np.asarray(logits_here)[:, -1:].argmax(-1), token.numpy()):
             raise AssertionError("another token")
     return worst
+
+
+def _named(step: Any, args: Any) -> dict[str, torch.Tensor]:
+    from weft.torch.capture.recorder import flatten_inputs
+
+    return {n: leaf for n, _, leaf in flatten_inputs(step, args, {})}
 
 
 def program_error(kind: type[torch.nn.Module]) -> float:

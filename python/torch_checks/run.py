@@ -1,7 +1,7 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
 Parts: operators, joint, transformers, classifiers, gradients, optimizers, programs, random,
-random_joint, speed.
+random_joint, speed, testcases, train.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -82,8 +82,7 @@ def _classifiers(names: list[str]) -> Iterator[tuple[str, Measure]]:
         inputs: list[Any] = [((torch.randn(n, 3, size, size),), {}) for n in (2, 1)]
         return _both(compare(model, inputs, ({0: batch},)), 1e-5)
 
-    chosen = names or [n for n in classifiers.names() if n not in classifiers.GIANTS]
-    for name in chosen:
+    for name in names or classifiers.names():
         yield name, lambda n=name: measure(n)  # type: ignore[misc]
 
 
@@ -101,6 +100,14 @@ def _optimizers(names: list[str]) -> Iterator[tuple[str, Measure]]:
 
     for name in names or training.OPTIMIZERS:
         yield name, lambda n=name: _within(training.optimizer_error(n), 1e-9)  # type: ignore[misc]
+    for network in training.TRAINED:
+        for name in ("SGD momentum", "AdamW") if not names else ():
+            # AdamW divides a gradient by its own size, and with it the rounding of small ones.
+            tolerance = 1e-7 if name == "AdamW" else 1e-9
+            yield (
+                f"{network}, {name}",
+                lambda n=name, k=network, e=tolerance: _within(training.optimizer_error(n, k), e),  # type: ignore[misc]
+            )
 
 
 def _programs(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -111,6 +118,8 @@ def _programs(names: list[str]) -> Iterator[tuple[str, Measure]]:
             yield kind.__name__, lambda k=kind: _within(programs.program_error(k), 1e-5)  # type: ignore[misc]
     if not names or "decode" in names:
         yield "decode", lambda: _within(programs.decode_error(), 1e-5)
+    if not names or "decode T5" in names:
+        yield "decode T5", lambda: _within(programs.encoder_decode_error(), 1e-5)
 
 
 def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
@@ -144,13 +153,75 @@ def _speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
         return None if other / mine >= least else f"slow: {other / mine:.1f}x, {least}x required"
 
     def tokens() -> str | None:
-        few, many = speed.weft_seconds(48, 16, False), speed.weft_seconds(48, 2048, False)
+        few, many = speed.weft_seconds(48, 16, False, 5), speed.weft_seconds(48, 2048, False, 5)
         print(f"2048 tokens {many / few:.2f}x", end=" ")
         return None if many <= 1.1 * few else "depends on the tokens"
 
-    yield "48 blocks, static", lambda: ratio(False, 10)
-    yield "48 blocks, dynamic", lambda: ratio(True, 15)
-    yield "48 blocks, tokens", tokens
+    def layers(dynamic: bool) -> str | None:
+        slope, seconds = speed.layers_exponent(dynamic)
+        print(f"exponent {slope:.2f} of {' '.join(f'{s:.2f}' for s in seconds)} s", end=" ")
+        return None if slope <= 1.1 else "grows faster than the layers"
+
+    def kernels(dynamic: bool) -> str | None:
+        found = speed.kernels(12, dynamic)
+        print(f"{sum(found.values())} kernels of torch", end=" ")
+        return f"ran {dict(found)}" if found else None
+
+    def memory() -> str | None:
+        share = speed.memory_share(48)
+        print(f"{share:.3f}x the parameters", end=" ")
+        return None if share <= 0.1 else "takes more than a tenth of the parameters"
+
+    cases: dict[str, Measure] = {
+        "48 blocks, static": lambda: ratio(False, 10),
+        "48 blocks, dynamic": lambda: ratio(True, 15),
+        "48 blocks, tokens": tokens,
+        "6 to 96 blocks, static": lambda: layers(False),
+        "6 to 96 blocks, dynamic": lambda: layers(True),
+        "kernels, literal": lambda: None if speed.counting_works() else "are not counted",
+        "kernels, static": lambda: kernels(False),
+        "kernels, dynamic": lambda: kernels(True),
+        "memory": memory,
+    }
+    for name in names or cases:
+        yield name, cases[name]
+
+
+def _testcases(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import test_cases
+
+    for name in names or test_cases.CASES:
+        tolerance = 1e-9 if "double" in name else 1e-4
+        yield name, lambda n=name, e=tolerance: _within(test_cases.error(n), e)  # type: ignore[misc]
+
+
+def _train(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import train_steps as checks
+    from lenet import LeNet
+
+    cases: dict[str, Callable[[], float]] = {}
+    for name in checks.OPTIMIZERS:
+        cases[f"LeNet, {name}"] = lambda n=name: checks.steps_error(n, LeNet)  # type: ignore[misc]
+        cases[f"residual, {name}"] = lambda n=name: checks.steps_error(n, checks.Residual)  # type: ignore[misc]
+    for name in ("SGD dampening", "Adam", "Adam fused"):
+        cases[f"alternating, {name}"] = lambda n=name: checks.alternating_error(n)  # type: ignore[misc]
+        cases[f"reload, {name}"] = lambda n=name: checks.reload_error(n)  # type: ignore[misc]
+    for name in ("SGD momentum", "Adam", "AdamW"):
+        cases[f"schedule, {name}"] = lambda n=name: checks.schedule_error(n)  # type: ignore[misc]
+    cases |= {
+        "modes": checks.modes_error,
+        "dynamic": checks.dynamic_error,
+        "replaced": checks.replaced_error,
+        "groups": checks.groups_error,
+        "loss module": checks.loss_module_error,
+        "random": checks.random_error,
+    }
+    for name, measure in cases.items():
+        if not names or name in names:
+            yield name, lambda m=measure: _within(m(), 1e-9)  # type: ignore[misc]
+    for name, call, part in checks.refusals():
+        if not names or name in names:
+            yield name, lambda c=call, p=part: checks.refusal_problem(c, p)  # type: ignore[misc]
 
 
 PARTS = {
@@ -164,6 +235,8 @@ PARTS = {
     "random": _random,
     "random_joint": _random_joint,
     "speed": _speed,
+    "testcases": _testcases,
+    "train": _train,
 }
 
 

@@ -127,25 +127,59 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def optimizer_error(name: str, steps: int = 4) -> float:
-    """The largest difference of LeNet's parameters after some steps."""
+class MnistCnn(torch.nn.Module):
+    """The network of PyTorch's MNIST example, without its dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = torch.nn.Conv2d(1, 32, 3), torch.nn.Conv2d(32, 64, 3)
+        self.fc1, self.fc2 = torch.nn.Linear(9216, 128), torch.nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        x = self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
+        return F.log_softmax(x, dim=1)
+
+
+def _resnet18() -> torch.nn.Module:
+    import torchvision
+
+    model: torch.nn.Module = torchvision.models.resnet18(num_classes=10)
+    return model
+
+
+# Networks whose training is exported: the module, its input's shape, its loss.
+TRAINED: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...], Callable[..., Any]]] = {
+    "LeNet": (LeNet, (4, 1, 28, 28), F.cross_entropy),
+    "MNIST CNN": (MnistCnn, (4, 1, 28, 28), F.nll_loss),
+    "ResNet-18": (_resnet18, (4, 3, 64, 64), F.cross_entropy),
+}
+
+
+def optimizer_error(name: str, network: str = "LeNet", steps: int = 4) -> float:
+    """The largest difference of all parameters and statistics after some steps, and of losses."""
     torch.manual_seed(0)
-    model = LeNet().double()
-    x, y = torch.randn(4, 1, 28, 28).double(), torch.randint(0, 10, (4,))
+    make, shape, loss = TRAINED[network]
+    model = make().double().train()
+    x, y = torch.randn(*shape).double(), torch.randint(0, 10, (shape[0],))
     reference = copy.deepcopy(model)
     exported = weft.torch.export(
-        model, (x,), loss=F.cross_entropy, targets=(y,),
+        model, (x,), loss=loss, targets=(y,),
         optimizer=OPTIMIZERS[name](model.parameters()),
     )  # fmt: skip
     session = weft.Session(exported.compile())
     names = [entry.name for entry in exported.graph.inputs]
     optimizer = OPTIMIZERS[name](reference.parameters())
+    worst = 0.0
     for _ in range(steps):
-        session.run(dict(zip(names, (x.numpy(), y.numpy()))))
+        got, *_ = session.run(dict(zip(names, (x.numpy(), y.numpy()))))
         optimizer.zero_grad()
-        F.cross_entropy(reference(x), y).backward()  # type: ignore[no-untyped-call,unused-ignore]
+        value = loss(reference(x), y)
+        value.backward()
         optimizer.step()
-    return max(
-        distance(np.asarray(session.store[n]), p.detach().numpy())
-        for n, p in reference.named_parameters()
-    )
+        worst = max(worst, distance(got, value.detach().numpy()))
+    for n, t in reference.state_dict().items():
+        if n in session.store:
+            worst = max(worst, distance(np.asarray(session.store[n]), t.numpy()))
+    assert all(n in session.store for n, _ in reference.named_parameters())
+    return worst

@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import os
+from collections.abc import MutableMapping, Sequence
 from typing import Iterable, overload
 
 from weft import errors as errors
@@ -25,10 +26,11 @@ from weft import passes as passes
 from weft._types import LimitsLike, ModelLike, PathLike, PipelineLike
 from weft._weft import (
     Entry, Expr, Finding, Graph, GradientSplit, IoSpec, Node, PassRecord, PendingRun, PluginInfo, Program, Session, StepTime,
-    Tensor, VariableStore, abi_id, apply_passes, default_limits, dtype_of, gradients, load, load_plugin,
+    Tensor, VariableStore, abi_id, apply_passes, default_limits, dtype_of, gradients, load_plugin,
     load_program, loaded_plugins, numpy_dtype, resolve_pipeline, save, split_gradient, standard_pipeline,
 )
 from weft._weft import _compile, _export_onnx
+from weft._weft import load as _load
 from weft._weft import version as __version__
 from weft.define import Operator, PassContext, RewriteFacts, op, register_pass
 from weft.errors import *  # noqa: F403
@@ -43,6 +45,23 @@ __all__ = [
     "resolve_pipeline", "save", "split_gradient", "standard_pipeline",
 ]
 __all__ += errors.__all__
+
+
+def load(model: ModelLike, format: str = "", *, limits: LimitsLike | None = None, strict: bool = False,  # noqa: A002
+         allow_unsupported: bool = False, overridable: Sequence[str] = (), external_data_dir: PathLike | None = None,
+         findings: list[Finding] | None = None) -> Graph:
+    """A graph from a file, from the bytes of one, or from an onnx.ModelProto.
+
+    Formats are 'onnx', 'weft', 'json' and protobuf's text forms; by default that of the path's extension, of bytes 'onnx'.
+    PyTorch's `.pt2` files are read as well. `overridable` names initializers of an ONNX model that become inputs; with
+    `allow_unsupported` operators that Weft lacks become inputs too. `findings` is a list that gets what the import has to say.
+    """
+    if isinstance(model, (str, os.PathLike)) and not format and os.fspath(model).endswith(".pt2"):
+        from weft.torch import export
+
+        return export(model).graph
+    return _load(model, format, limits=limits, strict=strict, allow_unsupported=allow_unsupported, overridable=overridable,
+                 external_data_dir=external_data_dir, findings=findings)
 
 
 def compile(  # noqa: A001: the word of the field

@@ -1,12 +1,3 @@
 """The command `weft` of the wheel: the program beside the libraries."""
 
-import os
-import pathlib
-import sys
-
-
-def main() -> None:
-    command = pathlib.Path(__file__).parent / "bin" / "weft"
-    if not command.exists():
-        sys.exit("weft: this package has no command inside; install Weft's own")
-    os.execv(command, [str(command), *sys.argv[1:]])
+from weft.__main__ import main as main

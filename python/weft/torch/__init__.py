@@ -10,6 +10,11 @@ Nothing is computed at export: the module runs once on tensors without content. 
 when a module is captured; reading `.pt2` files and recorded models needs none.
 """
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
 from weft.torch.exporting import (
     Exported,
     ExportError,
@@ -18,8 +23,17 @@ from weft.torch.exporting import (
     export,
 )
 from weft.torch.linting import Obstacle, lint
+from weft.torch.test_case import write_test_case
 from weft.torch.translate.core import RULES, Translation, Untranslatable, Val, rule
 from weft.torch.translate.gradient import gradient
+
+# Threads that wait let others work soon. Has an effect where torch, which brings OpenMP, is not
+# loaded yet.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+if TYPE_CHECKING:
+    from weft.torch.train_step import TrainStep as TrainStep
 
 __all__ = [
     "RULES",
@@ -27,6 +41,7 @@ __all__ = [
     "Exported",
     "Obstacle",
     "SpecializationWarning",
+    "TrainStep",
     "Translation",
     "Untranslatable",
     "Val",
@@ -35,4 +50,14 @@ __all__ = [
     "gradient",
     "lint",
     "rule",
+    "write_test_case",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What imports torch is imported when it is asked for."""
+    if name == "TrainStep":
+        from weft.torch.train_step import TrainStep
+
+        return TrainStep
+    raise AttributeError(f"module 'weft.torch' has no attribute {name!r}")

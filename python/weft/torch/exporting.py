@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +56,17 @@ def build(
     rules: Mapping[str, Rule] | None = None,
     loss: str | None = None,
     only: Sequence[str] | None = None,
+    variables: Collection[str] = (),
     updates: Callable[[GraphBuilder, Mapping[str, weft.Entry]], None] | None = None,
 ) -> Exported:
     """A record's graph. With `loss`, the name of an output, gradients of that as outputs
-    `grad_NAME`; `updates` adds what an optimizer makes of them. Needs no torch."""
+    `grad_NAME`; `updates` adds what an optimizer makes of them. Weights named in `variables` are
+    state of the program, which begins with what `tensors` has of it. Needs no torch."""
     missing = missing_rules(record, rules)
     if missing:
         lines = "\n".join(f"  {place}" for place in dict.fromkeys(missing))
         raise ExportError(f"operators without a rule:\n{lines}")
-    written = set(written_sources(record))
+    written = {*variables, *written_sources(record)}
     if updates is not None:
         written.update(s.name for s in record.sources if s.trainable)
     builder = GraphBuilder(tensors, tuple(written))

@@ -39,11 +39,14 @@ class GraphBuilder:
         return entry
 
     def weight(self, name: str, dtype: str, dims: Sequence[int], trainable: bool) -> weft.Entry:
-        value = self.tensors[name]
         if name in self._written:
-            entry = self.graph.state(name, value)
+            # What nobody gives here lies in the memory of others (VariableStore.adopt).
+            if name in self.tensors:
+                entry = self.graph.state(name, self.tensors[name])
+            else:
+                entry = self.graph.state(name, None, dtype, tuple(dims))
         else:
-            entry = self.graph.param(name, value, copy=False)
+            entry = self.graph.param(name, self.tensors[name], copy=False)
         self.sources[name] = entry
         if trainable:
             self.trainable[name] = entry

@@ -3,6 +3,8 @@
 #include "weft/onnx/export.h"
 
 #include <climits>
+#include <memory>
+#include <string_view>
 
 #include "exporter.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -90,14 +92,94 @@ int64_t TensorBytes(const Graph& graph) {
   return total;
 }
 
-std::string Serialized(const pb::ModelProto& model) {
-  WEFT_CHECK(model.ByteSizeLong() <= size_t{INT_MAX}, kLimit,
+void CheckSize(size_t bytes) {
+  WEFT_CHECK(bytes <= size_t{INT_MAX}, kLimit,
              "the model has {} bytes; a protobuf message has at most 2 GiB, larger models keep "
              "their tensors in a file beside them",
-             model.ByteSizeLong());
+             bytes);
+}
+
+std::string Serialized(const pb::ModelProto& model) {
+  CheckSize(model.ByteSizeLong());
   std::string bytes;
   WEFT_CHECK(model.SerializeToString(&bytes), kLimit, "the model cannot be serialized");
   return bytes;
+}
+
+/// What stands before a field of bytes: its number and their length.
+std::string FieldHead(int number, size_t length) {
+  std::string head(1, char(number << 3 | 2));
+  for (; length > 0x7f; length >>= 7) head += char((length & 0x7f) | 0x80);
+  return head += char(length);
+}
+
+/// Where the fields of a serialized message from `number` on begin: they are in order.
+size_t FindField(const std::string& message, int number) {
+  size_t at = 0;
+  const auto varint = [&] {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = uint8_t(message.at(at++));
+      value |= uint64_t(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  while (at < message.size()) {
+    const size_t start = at;
+    const uint64_t key = varint();
+    if (int(key >> 3) >= number) return start;
+    if ((key & 7) == 0) {
+      varint();
+    } else {
+      const size_t length = (key & 7) == 2 ? varint() : (key & 7) == 1 ? 8 : 4;
+      at += length;
+    }
+  }
+  return at;
+}
+
+/// Writes what Serialized gives of the model with the bytes of `large` in it, from where they are:
+/// what is written may be most of what the process holds.
+void WriteStreamed(pb::ModelProto* model, const std::vector<ModelExporter::Large>& large,
+                   const std::string& path) {
+  constexpr int kModelGraph = 7, kGraphInitializer = 5, kTensorRawData = 9;  // onnx.proto
+  const std::unique_ptr<pb::GraphProto> graph(model->release_graph());
+  google::protobuf::RepeatedPtrField<pb::TensorProto> initializers;
+  initializers.Swap(graph->mutable_initializer());
+  struct Piece {
+    std::string head;
+    std::string_view content;
+  };
+  std::vector<Piece> pieces;
+  size_t length = 0, next = 0;
+  for (const pb::TensorProto& t : initializers) {
+    std::string text = t.SerializeAsString();
+    std::string_view content;
+    if (next < large.size() && large[next].proto == &t) {
+      const Tensor& tensor = *large[next++].tensor;
+      content = {static_cast<const char*>(tensor.data()), size_t(tensor.num_bytes())};
+      text += FieldHead(kTensorRawData, content.size());
+    }
+    text.insert(0, FieldHead(kGraphInitializer, text.size() + content.size()));
+    length += text.size() + content.size();
+    pieces.push_back({std::move(text), content});
+  }
+  const std::string inner = graph->SerializeAsString(), outer = model->SerializeAsString();
+  const std::string head = FieldHead(kModelGraph, inner.size() + length);
+  CheckSize(outer.size() + head.size() + inner.size() + length);
+  const size_t in_outer = FindField(outer, kModelGraph);
+  const size_t in_inner = FindField(inner, kGraphInitializer);
+  AtomicFile file(path);
+  file.Write(std::string_view(outer).substr(0, in_outer));
+  file.Write(head);
+  file.Write(std::string_view(inner).substr(0, in_inner));
+  for (const Piece& p : pieces) {
+    file.Write(p.head);
+    file.Write(p.content);
+  }
+  file.Write(std::string_view(inner).substr(in_inner));
+  file.Write(std::string_view(outer).substr(in_outer));
+  file.Commit();
 }
 
 void SetEntry(pb::TensorProto* t, const char* key, std::string value) {
@@ -169,12 +251,14 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
     const bool external =
         options.external == External::kAlways ||
         (options.external == External::kAuto && TensorBytes(graph) > kInlineBytes);
+    const bool text = IsTextProto(path);
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
-    WriteModel(graph, options, &model, external ? &large : nullptr);
+    WriteModel(graph, options, &model, external || !text ? &large : nullptr);
+    if (!external && !text) return WriteStreamed(&model, large, path);
     if (!large.empty()) WriteExternal(large, path + ".data");
     const std::string bytes = Serialized(model);
-    WriteFileAtomic(path, IsTextProto(path) ? TextOfProto("ModelProto", bytes) : bytes);
+    WriteFileAtomic(path, text ? TextOfProto("ModelProto", bytes) : bytes);
   });
 }
 

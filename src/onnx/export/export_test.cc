@@ -608,7 +608,36 @@ TEST_CASE("large tensors go to a file beside the model") {
   options.external = ExportOptions::External::kAuto;
   ExportOnnx(h, dir + "/one.onnx", options);
   CHECK(!FileExists(dir + "/one.onnx.data"));
+  CHECK(ReadFile(dir + "/one.onnx") == ExportOnnxBytes(h));
+  CHECK(PrintGraph(ImportOnnx(dir + "/one.onnx")) == PrintGraph(h));
   CHECK_THROWS_AS(ExportOnnx(h, dir + "/none/m.onnx", options), UserError);
+}
+
+TEST_CASE("a file has the bytes that ExportOnnxBytes gives, whatever is streamed into it") {
+  const e2e::TempFolder folder;
+  const std::string path = folder.path() + "/m.onnx";
+  Graph g;
+  g.set_name("streamed");
+  SetMetadata(&g, {{"author", "nobody"}, {"long", std::string(300, 'x')}});
+  const NodeEntry x(g.AddInput("x", DType::kF32, Shape{SymInt::Symbol("N"), SymInt(70)}));
+  NodeEntry y = x;
+  for (int64_t rows : {70, 1, 70}) {  // 19,600 bytes, 280, 19,600: large and small in turn
+    const auto w = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{rows, 70});
+    for (int64_t i = 0; i < w->num_elements(); ++i) w->set(i, double(i % 7));
+    const NodeEntry p(g.AddParam("w" + std::to_string(g.id_bound()), w));
+    y = MakeNode(rows == 1 ? "Mul" : "MatMul", "", {y, p});
+  }
+  g.outputs = {MakeNode("Exp", "", {MakeNode("Neg", "", {y})})};
+  const Graph fused = ApplyPasses(g, {"InferType", "InferShape", "Fusion"});
+  for (const Graph* graph : std::initializer_list<const Graph*>{&g, &fused}) {
+    for (const int64_t bytes : {int64_t{0}, int64_t{4096}, int64_t{1} << 30}) {
+      ExportOptions options;
+      options.external_bytes = bytes;
+      ExportOnnx(*graph, path, options);
+      CHECK(ReadFile(path) == ExportOnnxBytes(*graph, options));
+      CHECK(Parsed(ReadFile(path)).graph().initializer_size() == 3);
+    }
+  }
 }
 
 TEST_CASE("what has no form is listed") {

@@ -7,6 +7,7 @@ refused: a private name that still exists may mean something else.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,14 +34,20 @@ __all__ = [
     "FakeTensorMode",
     "TorchDispatchMode",
     "check_version",
+    "count_steps",
     "create_symbol",
     "exporting",
+    "has_gradient_hooks",
     "has_setup_context",
+    "has_step_hooks",
     "key_path_names",
+    "mark_stepped",
+    "module_holders",
     "python_dispatcher",
     "replaced_apply",
     "pytree",
     "size_text",
+    "version",
     "whole_linear",
 ]
 
@@ -194,3 +201,32 @@ def _key_text(key: Any) -> Any:
         if hasattr(key, attribute):
             return getattr(key, attribute)
     return str(key)
+
+
+# ---- what a train step asks of modules, tensors and optimizers ----
+
+
+def module_holders(module: torch.nn.Module) -> tuple[dict[str, Any], ...]:
+    """Where a module has its own parameters, buffers and parts."""
+    return module._parameters, module._buffers, module._modules
+
+
+version: Callable[[torch.Tensor], int] = operator.attrgetter("_version")
+
+
+def has_gradient_hooks(tensor: torch.Tensor) -> bool:
+    return bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def has_step_hooks(optimizer: Any) -> bool:
+    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+
+
+def count_steps(counters: list[torch.Tensor]) -> None:
+    """Adds 1 to each, in one call."""
+    torch._foreach_add_(counters, 1)
+
+
+def mark_stepped(optimizer: Any) -> None:
+    """Schedulers warn where nothing has stepped before them."""
+    optimizer._opt_called = True

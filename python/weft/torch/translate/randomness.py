@@ -55,7 +55,8 @@ def bernoulli_p(t: Translation, self: Val, p: float = 0.5, **_: Any) -> Val:
 
 @rule("aten.bernoulli.default")
 def bernoulli(t: Translation, self: Val, **_: Any) -> Val:
-    return t.op("Bernoulli", self)
+    drawn = t.op("RandomUniformLike", self, low=0.0, high=1.0)
+    return t.cast(t.binary("Less", drawn, self, self.dtype, "bool"), t.result.dtype)
 
 
 @rule("aten.native_dropout.default")
