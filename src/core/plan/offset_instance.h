@@ -16,9 +16,9 @@ namespace weft {
 
 inline bool TakesRoom(const PlanItem& i) { return i.size > 0 && i.begin < i.end; }
 
-/// The items that take room, by numbers of their own. Steps are numbered densely, so that trees over
-/// steps are no larger than the items. Bytes are counted in units: every offset is a multiple of all
-/// that the alignments have in common, so a size may be rounded up to that.
+/// The items that take room, by numbers of their own. Steps are numbered densely, so that trees
+/// over steps are no larger than the items. Bytes are counted in units: every offset is a multiple
+/// of all that the alignments have in common, so a size may be rounded up to that.
 struct Instance {
   explicit Instance(const std::vector<PlanItem>& all) {
     std::vector<int> steps;
@@ -107,9 +107,9 @@ Packing Sweep(const Instance& in);
 /// longest first, leaves no gaps.
 Packing Skyline(const Instance& in, const std::vector<uint32_t>& order);
 /// In the order of time or against it, each item into the gap that it fills best and beside what
-/// ends when it does, so that room comes free in one piece; `closeness` weighs the second. No higher
-/// than the bound where that is possible. Nothing where it takes more than `*work`, or the height
-/// would reach `limit`. Items x what is alive at once.
+/// ends when it does, so that room comes free in one piece; `closeness` weighs the second. No
+/// higher than the bound where that is possible. Nothing where it takes more than `*work`, or the
+/// height would reach `limit`. Items x what is alive at once.
 std::optional<Packing> SweepByEnds(const Instance& in, double closeness, bool backwards,
                                    int64_t limit, int64_t* work);
 /// Each item into the lowest gap among those that share a step with it. Nothing where that takes

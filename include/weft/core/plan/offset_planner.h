@@ -27,8 +27,8 @@ struct Plan {
 /// How much a plan is worth.
 struct PlanEffort {
   /// Looks at an item or a step, about 1 ns each: counted, so that a plan does not depend on the
-  /// machine. 0: what a binding spends, some milliseconds up to a thousand items, and nearly nothing
-  /// where a greedy plan reaches the lower bound, as it does for most programs.
+  /// machine. 0: what a binding spends, some milliseconds up to a thousand items, and nearly
+  /// nothing where a greedy plan reaches the lower bound, as it does for most programs.
   int64_t work = 0;
   /// Whatever fits in it is as good: bytes. 0: the fewest.
   int64_t capacity = 0;
