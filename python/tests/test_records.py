@@ -94,6 +94,17 @@ class RecordTest(unittest.TestCase):
         self.assertEqual(evaluate(combine("-", Size("n"), 2), symbols), 5)
 
 
+    def test_sizes_of_a_graph(self) -> None:
+        """Sizes as torch writes them; what Weft has no word for is inferred."""
+        graph = GraphBuilder({})
+        for i, (text, want) in enumerate((
+            ("m*((n//4))**2", weft.Graph().input("x", "f32", ["m*(n//4)*(n//4)"]).shape),
+            ("FloorDiv(n, 2)", ("n//2",)), ("2*n + 1", weft.Graph().input("x", "f32", ["1+2*n"]).shape),
+            ("CeilToInt(IntTrueDiv(n, 2))", (None,)),
+        )):  # fmt: skip
+            self.assertEqual(graph.input(f"x{i}", "float32", [text]).shape, want, text)
+
+
 class FunctionalTest(unittest.TestCase):
     def test_write_through_a_view(self) -> None:
         """y = x.clone(); y[1].add_(1); y.t()[0].fill_(3)"""

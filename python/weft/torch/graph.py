@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import weft
 from weft._weft import _make_node
-from weft.torch.record import DType
+from weft.torch.record import DType, Size
+from weft.torch.translate import sizes
 from weft.torch.translate.builder import Array, Attribute
 
 
@@ -181,10 +181,23 @@ def _dim(dim: int | str) -> int | str | None:
     """A size in Weft's spelling; None for what that has no word for, and what is inferred then."""
     if isinstance(dim, int):
         return dim
-    text = dim.replace("Max(", "max(").replace("Min(", "min(")
-    return text if set(_CALL.findall(text)) <= {"max", "min"} and "/ " not in text else None
+    if "(" not in dim and "**" not in dim and "/ " not in dim:
+        return dim
+    try:
+        return sizes.fold(Size(dim), str, str, _spell)
+    except ValueError:
+        return None
+
+
+def _spell(op: str, args: list[str]) -> str:
+    if op in ("max", "min"):
+        return f"{op}({', '.join(args)})"
+    if op in ("+", "-", "*", "//", "%"):
+        return f"({args[0]} {op} {args[1]})"
+    if op == "**" and args[1] in ("2", "3", "4"):
+        return f"({' * '.join([args[0]] * int(args[1]))})"
+    raise ValueError(op)
 
 
 # Operands of which dtype and sizes count, and no element.
 _TYPE_ALONE = {("Shape", 0), ("Size", 0), ("CastLike", 1), ("weft::SumTo", 1)}
-_CALL = re.compile(r"(\w+)\(")
