@@ -5,6 +5,7 @@
 #define NPY_TARGET_VERSION NPY_1_23_API_VERSION
 #include <numpy/arrayobject.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -294,9 +295,9 @@ bool IsNegated(nb::handle object) {
 }
 
 dlpack::View ExchangedView(const dlpack::Exchange& exchange, nb::handle object,
-                           const Wanted& wanted) {
+                           const Wanted& wanted, bool negations = true) {
   dlpack::View view;
-  if (IsNegated(object))
+  if (negations && IsNegated(object))
     ThrowBadInput("the " + TypeNameOf(object) + " is a negated view", wanted.Place(),
                   "give x.resolve_neg()");
   if (exchange.view_from_object(object.ptr(), &view) == 0) return view;
@@ -311,12 +312,34 @@ std::optional<DType> DTypeOfDLPack(dlpack::DataType t) {
   return std::nullopt;
 }
 
-/// Row-major: what lies otherwise is copied, or with `may_copy` false refused.
+/// Whether strides are those of extents that lie densely in that order (empty: row-major).
+bool LiesIn(const dlpack::View& view, const std::vector<int64_t>& order) {
+  if (!view.strides) return order.empty();
+  if (!order.empty() && order.size() != size_t(view.ndim)) return false;
+  if (std::find(view.shape, view.shape + view.ndim, 0) != view.shape + view.ndim) return true;
+  int64_t stride = 1;
+  for (int k = view.ndim; k-- > 0;) {
+    const int64_t d = order.empty() ? k : order[size_t(k)];
+    if (view.shape[d] != 1 && view.strides[d] != stride) return false;
+    stride *= view.shape[d];
+  }
+  return true;
+}
+
+/// In that order of dims (empty: row-major): what lies otherwise is copied, or with `may_copy`
+/// false refused.
 std::shared_ptr<Tensor> TensorOfView(nb::handle object, const dlpack::View& view,
-                                     const Wanted& wanted, bool may_copy) {
+                                     const Wanted& wanted, bool may_copy,
+                                     const std::vector<int64_t>& order = {}) {
   const std::optional<DType> dtype = DTypeOfDLPack(view.dtype);
   if (!dtype)
     ThrowDType(wanted, "the dtype of the " + TypeNameOf(object) + " has no counterpart", "");
+  if (view.device.type == dlpack::kCpu && LiesIn(view, order)) {
+    std::vector<int64_t> dims(view.shape, view.shape + view.ndim);
+    for (size_t k = 0; k < order.size(); ++k) dims[k] = view.shape[order[k]];
+    char* data = view.data ? static_cast<char*>(view.data) + view.byte_offset : nullptr;
+    return ViewOf(object, *dtype, std::move(dims), data);
+  }
   StridedMemory memory;
   memory.dtype = *dtype;
   memory.dims.assign(view.shape, view.shape + view.ndim);
@@ -326,13 +349,13 @@ std::shared_ptr<Tensor> TensorOfView(nb::handle object, const dlpack::View& view
   if (view.device.type != dlpack::kCpu && view.device.type != dlpack::kCudaHost)
     memory.place = {int16_t(view.device.type), int16_t(view.device.id)};
   if (!may_copy) {
-    const std::optional<std::vector<int64_t>> order =
-        memory.strides.empty() ? std::vector<int64_t>() : DensePerm(memory.dims, memory.strides);
-    if (!order || !order->empty())
+    if (!LiesIn(view, order))
       ThrowBadInput("the " + TypeNameOf(object) + " is not compact in row-major order",
                     wanted.Place(), "give one that is: x.contiguous()");
   }
-  return FromStrided(std::move(memory), {}).tensor;
+  std::vector<int64_t> perm(order.size());
+  for (size_t k = 0; k < order.size(); ++k) perm.at(size_t(order[k])) = int64_t(k);
+  return FromStrided(std::move(memory), perm).tensor;
 }
 
 std::shared_ptr<Tensor> TensorOfDLPack(nb::handle object, const Wanted& wanted) {
@@ -577,6 +600,16 @@ TensorPtr ToTensor(nb::handle object, const Wanted& wanted) {
   return TensorOfObject(object, wanted);
 }
 
+TensorPtr ToTensorIn(nb::handle object, const Wanted& wanted, const std::vector<int64_t>& order,
+                     bool negations) {
+  if (const dlpack::Exchange* exchange = ExchangeOf(object)) {
+    const dlpack::View view = ExchangedView(*exchange, object, wanted, negations);
+    if (view.dtype.code != dlpack::kComplex) return TensorOfView(object, view, wanted, true, order);
+  }
+  WEFT_CHECK(order.empty(), kUnsupported, "a {} has no order of dims", TypeNameOf(object));
+  return ToTensor(object, wanted);
+}
+
 TensorPtr ToOwnTensor(nb::handle object, const Wanted& wanted) {
   const TensorPtr given = ToTensor(object, wanted);
   if (!given->on_host())
@@ -632,6 +665,14 @@ std::shared_ptr<Tensor> ToWritable(nb::handle object, const Wanted& wanted) {
   }
   ThrowDType(wanted, "a " + TypeNameOf(object) + " is not an array that results are written into",
              "give a numpy array");
+}
+
+std::shared_ptr<Tensor> ToWritableIn(nb::handle object, const Wanted& wanted,
+                                     const std::vector<int64_t>& order) {
+  if (const dlpack::Exchange* exchange = ExchangeOf(object))
+    return TensorOfView(object, ExchangedView(*exchange, object, wanted, false), wanted, false,
+                        order);
+  return ToWritable(object, wanted);
 }
 
 nb::object ToArray(const TensorPtr& tensor, bool writable) {

@@ -34,6 +34,11 @@ struct Wanted {
 /// optional, dictionaries maps where that is wanted. Python's numbers and lists of them take the
 /// dtype that is wanted. Throws kTypeMismatch for what no tensor can hold.
 TensorPtr ToTensor(nanobind::handle object, const Wanted& wanted);
+/// As ToTensor of an array in row-major order, or of a tensor whose dims lie in memory in that
+/// order (dim k there is dim order[k] of `object`): the tensor has them so. Copies what lies
+/// otherwise. Without `negations` the caller knows that the object is no negated view.
+TensorPtr ToTensorIn(nanobind::handle object, const Wanted& wanted,
+                     const std::vector<int64_t>& order, bool negations);
 /// As ToTensor, never a view of the caller's memory: for what outlives the call.
 TensorPtr ToOwnTensor(nanobind::handle object, const Wanted& wanted = {});
 /// The same of a tensor, lists and maps with what they hold; strings are shared.
@@ -41,6 +46,10 @@ TensorPtr OwnCopy(const TensorPtr& given);
 /// A view that results are written into. Throws kBadInput for what is not writable, or would have
 /// to be copied.
 std::shared_ptr<Tensor> ToWritable(nanobind::handle object, const Wanted& wanted);
+
+/// The same of a tensor in another order of its dims (ToTensorIn), which is no negated view.
+std::shared_ptr<Tensor> ToWritableIn(nanobind::handle object, const Wanted& wanted,
+                                     const std::vector<int64_t>& order);
 
 /// An array over the tensor's memory, which it keeps alive; lists, None and dictionaries of arrays
 /// for what is no tensor. Strings become an array of objects. Where numpy has no dtype (bf16 ..

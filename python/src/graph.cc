@@ -15,6 +15,7 @@
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/metadata.h"
 #include "weft/core/json/json.h"
+#include "weft/core/op/numbers.h"
 #include "weft/core/op/op_param.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/pass/provide.h"
@@ -196,6 +197,20 @@ void BindGraph(nb::module_& m) {
           nb::sig("def input(self, name: str, dtype: DTypeLike | None = None, shape: ShapeLike | "
                   "None = None) -> Entry"),
           "Declares an input. Dimensions are sizes, names of symbols, or None.")
+      .def(
+          "number",
+          [](const SharedGraph& g, std::string name, const std::string& symbol) {
+            return EntryOf(g, AddNumberInput(*g, std::move(name),
+                                             ToShape(nb::make_tuple(nb::str(symbol.c_str())))[0]));
+          },
+          "name"_a, "symbol"_a,
+          "Declares an input that is a whole number, at least 0: what a symbol of shapes is. Gives "
+          "the number as a scalar.")
+      .def(
+          "fact", [](const SharedGraph& g, const std::string& fact) { AddFact(*g, fact); },
+          "fact"_a,
+          "What is known of the symbols: 'n in [2, 64]', 'n % 8 == 0'. A run at which it does not "
+          "hold is refused.")
       .def(
           "param",
           [](const SharedGraph& g, std::string name, nb::handle value, bool copy) {

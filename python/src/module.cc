@@ -4,6 +4,7 @@
 
 #include "arrays.h"
 #include "call.h"
+#include "caller.h"
 #include "define/define.h"
 #include "errors.h"
 #include "graph.h"
@@ -32,6 +33,7 @@ NB_MODULE(_weft, m) {
   BindStore(m);
   BindProgram(m);
   BindSession(m);
+  BindCaller(m);
   BindPlugins(m);
   BindExpr(m);
   BindDefinedOps(m);

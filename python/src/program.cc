@@ -33,7 +33,8 @@ SharedProgram Make(CancelToken& token, const F& make) {
 
 SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::handle pipeline,
                            bool fusion, int threads, bool tune, bool tf32, nb::handle limits,
-                           bool strict, nb::handle checks, nb::handle dump_dir) {
+                           bool strict, nb::handle checks, nb::handle dump_dir,
+                           std::vector<std::string> steady) {
   CheckLives(graph);
   WEFT_CHECK(threads >= 0, kApiMisuse, "threads={}", threads);
   CompileOptions options;
@@ -46,6 +47,7 @@ SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::h
   options.passes.strict = strict;
   options.passes.checks = ToChecks(checks);
   if (!dump_dir.is_none()) options.passes.dump_dir = ToPath(dump_dir);
+  options.steady = std::move(steady);
   Graph copy(graph);
   return Make(options.passes.cancel, [&] { return Compile(std::move(copy), options); });
 }
@@ -171,12 +173,12 @@ void BindProgram(nb::module_& m) {
   m.def("_compile", CompileGraph, "graph"_a, nb::kw_only(), "backend"_a = "",
         "pipeline"_a = nb::none(), "fusion"_a = true, "threads"_a = 0, "tune"_a = false,
         "tf32"_a = false, "limits"_a = nb::none(), "strict"_a = false, "checks"_a = nb::none(),
-        "dump_dir"_a = nb::none(),
+        "dump_dir"_a = nb::none(), "steady"_a = std::vector<std::string>(),
         nb::sig("def _compile(graph: Graph, *, backend: str = '', pipeline: PipelineLike | None = "
                 "None, fusion: bool = True, threads: int = 0, tune: bool = False, tf32: bool = "
                 "False, limits: LimitsLike | None = None, strict: bool = False, checks: str | "
-                "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None) -> "
-                "Program"));
+                "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None, steady: "
+                "typing.Sequence[str] = ...) -> Program"));
   m.def("load_program", LoadAnyProgram, "program"_a, nb::kw_only(), "backend"_a = "",
         "threads"_a = 0, "limits"_a = nb::none(), "tune"_a = false, "tf32"_a = false,
         nb::sig("def load_program(program: PathLike | bytes, *, backend: str = '', threads: int = "

@@ -278,6 +278,9 @@ void BindSession(nb::module_& m) {
       .def_prop_ro(
           "bytes_moved", [](const PySession& s) { return s.session.bytes_moved(); },
           "What kernels and library calls read and write in one run.")
+      .def_prop_ro(
+          "packs", [](const PySession& s) { return s.session.packs(); },
+          "Times that a library call has been made ready for steady inputs.")
       .def("__repr__", [](const PySession& s) {
         return "<Session of " + std::to_string(s.program->inputs().size()) + " inputs, " +
                std::to_string(s.program->outputs().size()) + " outputs>";

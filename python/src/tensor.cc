@@ -96,6 +96,11 @@ void BindTensor(nb::module_& m) {
       .def_prop_ro(
           "place", [](const Tensor& t) { return t.place().ToString(); },
           "'the host', or which device's memory it is in.")
+      .def_prop_rw(
+          "version", [](const Tensor& t) { return t.version(); },
+          [](Tensor& t, uint32_t version) { t.set_version(version); },
+          "Which content it has: another number with every change, for a program that keeps inputs "
+          "packed (`steady` of `weft.compile`).")
       .def_prop_ro("nbytes", [](const Tensor& t) { return t.num_bytes(); })
       .def("numpy", ArrayOf, nb::sig("def numpy(self) -> typing.Any"),
            "An array over the same memory (for dtypes below 8 bits, of a copy).")

@@ -1,7 +1,7 @@
 """Weft beside eager PyTorch: run.py PART [NAME ...]; tools/check_torch makes the environment.
 
 Parts: operators, joint, transformers, classifiers, gradients, optimizers, programs, random,
-random_joint, speed, testcases, train.
+random_joint, compiled, compiled_training, speed, compile_speed, testcases, train.
 A line for each case, then how many were equal; the exit code says whether all were.
 """
 
@@ -137,6 +137,69 @@ def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
         yield str(seed), lambda s=seed: measure(s)  # type: ignore[misc]
 
 
+def _compiled(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import classifiers
+    import compiled
+    import transformers_set
+
+    def transformer(name: str) -> str | None:
+        model, kwargs = transformers_set.ALL[name]()
+        return _within(compiled.inference_error(model, (), kwargs), 1e-5)
+
+    def classifier(name: str) -> str | None:
+        model, size = classifiers.make(name)
+        args = (torch.randn(2, 3, size, size),)
+        return _within(compiled.inference_error(model, args, {}), 1e-5)
+
+    for function in compiled.BEHAVIOURS:
+        if not names or function.__name__ in names:
+            yield function.__name__, lambda f=function: _within(f(), 1e-5)  # type: ignore[misc]
+    for name in names or transformers_set.ALL:
+        if name in transformers_set.ALL:
+            yield name, lambda n=name: transformer(n)  # type: ignore[misc]
+    chosen = names or [n for n in classifiers.names() if n not in classifiers.GIANTS]
+    for name in chosen:
+        if name in classifiers.names():
+            yield name, lambda n=name: classifier(n)  # type: ignore[misc]
+    print(compiled.TOTAL)
+
+
+def _compiled_training(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import compiled
+
+    for name, make in compiled.training_tasks():
+        if not names or name in names:
+            tolerance = compiled.TOLERANCES.get(name, 1e-6)
+            yield (
+                name,
+                lambda m=make, e=tolerance: _within(compiled.training_error(*m()), e),  # type: ignore[misc]
+            )
+    print(compiled.TOTAL)
+
+
+def _compile_speed(names: list[str]) -> Iterator[tuple[str, Measure]]:
+    import compile_speed
+
+    def call(name: str) -> str | None:
+        times = compile_speed.measure(name)
+        ratio = times["inductor"] / times["weft"]
+        print({k: round(v, 1) for k, v in times.items()}, f"{ratio:.2f}x inductor", end=" ")
+        asked = compile_speed.ASKED.get(name, 0.0)
+        return None if ratio >= asked else f"slow: {ratio:.2f}x, {asked}x required"
+
+    def first(name: str) -> str | None:
+        times = compile_speed.first_calls(name)
+        print({k: round(v, 2) for k, v in times.items()}, end=" ")
+        late = times["weft"] - times["aot_eager"]
+        return None if late <= 0.5 else f"slow: {late:.2f} s more than aot_eager"
+
+    for name in names or compile_speed.CASES:
+        yield name, lambda n=name: call(n)  # type: ignore[misc]
+    for name in ("resnet18 b1", "lenet b64, step"):
+        if not names:
+            yield f"first call of {name}", lambda n=name: first(n)  # type: ignore[misc]
+
+
 def _random_joint(names: list[str]) -> Iterator[tuple[str, Measure]]:
     import random_programs
 
@@ -233,7 +296,10 @@ PARTS = {
     "optimizers": _optimizers,
     "programs": _programs,
     "random": _random,
+    "compiled": _compiled,
+    "compiled_training": _compiled_training,
     "random_joint": _random_joint,
+    "compile_speed": _compile_speed,
     "speed": _speed,
     "testcases": _testcases,
     "train": _train,

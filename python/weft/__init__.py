@@ -77,16 +77,19 @@ def compile(  # noqa: A001: the word of the field
     strict: bool = False,
     checks: str | Iterable[str] | None = None,
     dump_dir: PathLike | None = None,
+    steady: Iterable[str] = (),
 ) -> Program:
     """Makes a program of a graph, or of a model that `load` reads.
 
     `backend` is 'cpu' (by default), 'ref', 'cuda', 'cuda:1' ...; `pipeline` stands for its own passes; without `fusion` there
     is one operator a kernel. `threads` is what the program uses, 0 all that the process may. With `tune` library calls are
     chosen by timing; with `tf32` a GPU may round operands of products to 10 bits.
+    `steady` names inputs that rarely change, such as weights: sessions pack them once, and again when they lie elsewhere or
+    are tensors of another `version`.
     """
     graph = model if isinstance(model, Graph) else load(model, limits=limits)
     return _compile(graph, backend=backend, pipeline=pipeline, fusion=fusion, threads=threads, tune=tune, tf32=tf32,
-                    limits=limits, strict=strict, checks=checks, dump_dir=dump_dir)
+                    limits=limits, strict=strict, checks=checks, dump_dir=dump_dir, steady=list(steady))
 
 
 @overload

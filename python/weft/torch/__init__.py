@@ -33,6 +33,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 if TYPE_CHECKING:
+    from weft.torch.dynamo.explaining import Explanation
     from weft.torch.train_step import TrainStep as TrainStep
 
 __all__ = [
@@ -46,12 +47,34 @@ __all__ = [
     "Untranslatable",
     "Val",
     "build",
+    "explain",
     "export",
     "gradient",
     "lint",
     "rule",
+    "touch",
     "write_test_case",
 ]
+
+def explain(*args: Any, **kwargs: Any) -> Explanation:
+    """What `torch.compile(model, backend="weft")` makes of a model: `explain(model, args, kwargs)`.
+
+    Compiles it for these arguments and runs it once. The result tells the graphs, how many
+    operators are in Weft's programs, and each that is left to torch with the reason; `print` it.
+    `dynamic` and `options` are those of torch.compile. Where grad mode is on and parameters require
+    gradients, the backward part is told as well.
+    """
+    from weft.torch.dynamo import explaining
+
+    return explaining.explain(*args, **kwargs)
+
+
+def touch() -> None:
+    """Parameters of compiled models may have changed in a way that torch does not count: they are
+    looked at anew."""
+    from weft._weft import _touch
+
+    _touch()
 
 
 def __getattr__(name: str) -> Any:

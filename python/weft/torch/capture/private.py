@@ -6,6 +6,7 @@ refused: a private name that still exists may mean something else.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import operator
 import os
@@ -29,6 +30,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "DATA_DEPENDENT",
+    "aot_backend",
+    "cached_as",
+    "empty_strided",
+    "on_optimizer_step",
+    "needs_no_wrapper",
+    "no_modes",
+    "overload",
+    "output_code",
+    "partitions",
+    "serializable",
+    "static_inputs",
     "FactEnv",
     "FakeTensor",
     "FakeTensorMode",
@@ -40,6 +52,8 @@ __all__ = [
     "has_gradient_hooks",
     "has_setup_context",
     "has_step_hooks",
+    "hint",
+    "is_view",
     "key_path_names",
     "mark_stepped",
     "module_holders",
@@ -170,7 +184,146 @@ def create_symbol(
 def size_text(size: Any) -> str:
     """The expression of a SymInt, after what was decided about its symbols."""
     node = size.node
-    return str(node.shape_env.simplify(node.expr))
+    text = str(node.shape_env.simplify(node.expr))
+    return _without_powers(text) if "**" in text else text
+
+
+def _without_powers(text: str) -> str:
+    """`(s - 2)**2` as a product: Weft's sizes know no powers."""
+
+    class Products(ast.NodeTransformer):
+        def visit_BinOp(self, e: ast.BinOp) -> ast.expr:
+            self.generic_visit(e)
+            times = e.right.value if isinstance(e.right, ast.Constant) else None
+            if not isinstance(e.op, ast.Pow) or not isinstance(times, int) or times < 1:
+                return e
+            product = e.left
+            for _ in range(times - 1):
+                product = ast.BinOp(product, ast.Mult(), e.left)
+            return product
+
+    return ast.unparse(Products().visit(ast.parse(text, mode="eval")))
+
+
+def hint(size: Any) -> int | None:
+    """What a size is in the example; None where it comes from data."""
+    if isinstance(size, int):
+        return size
+    node = size.node
+    value = node.hint if node.has_hint() else None
+    return None if value is None else int(value)
+
+
+def is_view(op: Any) -> bool:
+    """Its result shares the memory of its first operand, which it does not write."""
+    schema = getattr(op, "_schema", None)
+    if schema is None or len(schema.returns) != 1 or schema.returns[0].alias_info is None:
+        return False
+    return not any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+
+
+def overload(name: str) -> Any:
+    """An operator of torch by the name that fx graphs print: `aten.t.default`."""
+    namespace, family, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), family), overload)
+
+
+# torch.empty_strided on the CPU, as inductor's code calls it: a third of the time.
+empty_strided: Any = torch._C._dynamo.guards._empty_strided_cpu
+
+
+def output_code() -> Any:
+    """The base of results that AOTAutograd's cache keeps. Imports dynamo."""
+    from torch._inductor.output_code import OutputCode
+
+    return OutputCode
+
+
+def aot_backend(**compilers: Any) -> Any:
+    """AOTAutograd as a backend of torch.compile."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(**compilers)
+
+
+def serializable(compiler: Any) -> Any:
+    """A compiler whose results AOTAutograd's cache may keep."""
+    from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
+
+    return SerializableAOTDispatchCompiler(output_code(), compiler)
+
+
+@contextlib.contextmanager
+def cached_as(tag: str, cached: bool) -> Iterator[None]:
+    """AOTAutograd's cache keeps what is compiled inside whole, under keys that `tag` is a part of.
+    The backward part is compiled with the forward one: an entry has both."""
+    from torch._functorch import config
+
+    settings: Any = config
+    compiler: Any = torch.compiler.config
+    both = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
+    if not cached:
+        both["enable_autograd_cache"] = False
+    with settings.patch(both), compiler.patch(cache_key_tag=compiler.cache_key_tag + tag):
+        yield
+
+
+def partitions() -> dict[str, Any]:
+    """torch's ways to cut a joint graph into a forward and a backward part."""
+    from torch._functorch import partitioners
+
+    return {
+        "default": partitioners.default_partition,
+        "min_cut": partitioners.min_cut_rematerialization_partition,
+    }
+
+
+def static_inputs() -> list[int]:
+    """Of the graph that is being compiled, the arguments that are parameters and buffers."""
+    from torch._guards import TracingContext
+
+    context: Any = TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return []
+    return list(context.fw_metadata.static_input_indices or ())
+
+
+def no_modes() -> Any:
+    """Inside, calls on tensors compute: the compiler's fake tensors are out of the way."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def needs_no_wrapper(arguments: int) -> bool:
+    """AOTAutograd has nothing to do around the graph that is being compiled, for inference: its
+    arguments are those of the whole, it writes none of them outside of the graph, and its results
+    are tensors of their own and numbers."""
+    from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
+    from torch._guards import TracingContext
+
+    context: Any = TracingContext.try_get()
+    meta: Any = context.fw_metadata if context is not None else None
+    return (
+        meta is not None
+        and len(meta.input_info) == arguments
+        and not meta.mutated_inp_runtime_indices
+        and not any(i.mutates_metadata or i.mutates_storage_metadata for i in meta.input_info)
+        and all(o.output_type == OutputType.non_alias for o in meta.output_info)
+        and not any(o.requires_grad for o in meta.output_info)
+        and meta.num_intermediate_bases == 0
+        and not meta.tokens
+        and not meta.is_rng_op_functionalized
+        and meta.grad_enabled_mutation is None
+        and all(isinstance(m, PlainTensorMeta) for m in meta.subclass_inp_meta)
+    )
+
+
+def on_optimizer_step(call: Callable[..., None]) -> None:
+    """Calls it behind each step of any optimizer."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(call)
 
 
 class FactEnv(symbolic_shapes.ShapeEnv):  # type: ignore[misc,unused-ignore]

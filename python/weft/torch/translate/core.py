@@ -157,6 +157,10 @@ class Translation:
             if isinstance(dim, Size) and dim.text.isidentifier():
                 self._symbols.setdefault(dim.text, (value, axis))
 
+    def bind_symbol(self, symbol: str, number: Val) -> None:
+        """Where the value of a symbol comes from, if not from the size of a tensor."""
+        self._symbols[symbol] = number
+
     def run(self) -> None:
         """All nodes, in order."""
         for node, live in zip(self.record.nodes, self._live):
@@ -165,24 +169,25 @@ class Translation:
         self._node = None
 
     def obstacles(self) -> list[str]:
-        """What cannot be translated, all of it: behind each such node its results are inputs."""
-        found: list[str] = []
-        for node, live in zip(self.record.nodes, self._live):
-            if not live:
-                continue
-            try:
-                self.node(node)
-            except Untranslatable as error:
-                found.append(str(error))
-                for index in node.results:
-                    if index is None or isinstance(self.record.values[index], SizeType):
-                        continue
-                    kind = self.record.tensor(index)
-                    dims = [d if isinstance(d, int) else d.text for d in kind.dims]
-                    entry = self.builder.input(f"missing_{index}", kind.dtype, dims)
-                    self.define(index, Val(entry, kind.dtype, kind.dims))
+        """What cannot be translated, all of it."""
+        found = [self.attempt(n) for n, live in zip(self.record.nodes, self._live) if live]
         self._node = None
-        return found
+        return [text for text in found if text is not None]
+
+    def attempt(self, node: Node) -> str | None:
+        """Translates a node, or says why not; its results are inputs for those behind it then."""
+        try:
+            self.node(node)
+            return None
+        except Untranslatable as error:
+            for index in node.results:
+                if index is None or isinstance(self.record.values[index], SizeType):
+                    continue
+                kind = self.record.tensor(index)
+                dims = [d if isinstance(d, int) else d.text for d in kind.dims]
+                entry = self.builder.input(f"missing_{index}", kind.dtype, dims)
+                self.define(index, Val(entry, kind.dtype, kind.dims))
+            return str(error)
 
     def node(self, node: Node) -> None:
         function = self.rules.get(node.op)
