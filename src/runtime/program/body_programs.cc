@@ -140,9 +140,17 @@ class BodyPrograms::Runner final : public ProgramRunner {
       if (!again) return nullptr;
       kept->parts.push_back({&state, std::move(again), {}, {}});
     }
-    for (const StraightLoop::Piece& state : kept_->states) {
-      kept->places.push_back(NewTensor(DType::kU8, {state.bytes}));
-      kept->others.push_back(kept->places.back()->mutable_data());
+    try {
+      for (const StraightLoop::Piece& state : kept_->states) {
+        kept->others.push_back(nullptr);
+        if (state.result >= 0) continue;  // the stack has its places
+        kept->places.push_back(NewTensor(DType::kU8, {state.bytes}));
+        kept->others.back() = kept->places.back()->mutable_data();
+      }
+    } catch (const Error& e) {
+      // What was run is complete, and runs the same way again.
+      if (e.code() == ErrorCode::kOutOfMemory || e.code() == ErrorCode::kLimit) return nullptr;
+      throw;
     }
     kept->loop = *kept_;
     kept->bytes_moved = of_all_->bytes_moved - moved_before;
@@ -227,6 +235,9 @@ bool BodyPrograms::RunKept(KeptLoop* kept, const void* const* operands, void* co
     state.bounds = of_all->bounds;
   }
   const StraightLoop& loop = kept->loop;
+  // Nothing counts its own failures anew: what bodies inside it add is of one run.
+  std::vector<int> failed;
+  for (const KeptLoop::Part& part : kept->parts) failed.push_back(part.state->kernels_failed);
   const auto run = [&](size_t k) {
     KeptLoop::Part& part = kept->parts[k];
     loop.Point(int64_t(k), operands, results, kept->others.data(), &part.from, &part.to);
@@ -250,6 +261,7 @@ bool BodyPrograms::RunKept(KeptLoop* kept, const void* const* operands, void* co
   }
   of_all->bytes_moved += kept->bytes_moved;
   of_all->inside_bytes = std::max(of_all->inside_bytes, kept->inside_bytes);
+  for (size_t k = 0; k < failed.size(); ++k) kept->parts[k].state->kernels_failed = failed[k];
   CountFailures(*states, of_all);
   return true;
 }

@@ -217,6 +217,7 @@ class HostProgram final : public PlannedProgram {
       for (int i : plan.copies) {
         const int v = plan.output_values[size_t(i)];
         copies_.push_back({arguments_.size(), program_.BytesOf(b, v)});
+        us_ += double(copies_.back().bytes) / kBytesAMicrosecond;
         placed_.push_back({false, size_t(i), -1, {arguments_.size()}});
         arguments_.push_back(nullptr);
         add(v);
@@ -305,6 +306,7 @@ class HostProgram final : public PlannedProgram {
 
     /// Between two looks whether the request goes on; estimates may be a hundredth of the time.
     static constexpr double kPollMicroseconds = 20;
+    static constexpr double kBytesAMicrosecond = 8e3;
 
     const HostProgram& program_;
     HostState& s_;
@@ -402,8 +404,8 @@ class HostProgram final : public PlannedProgram {
                 : nullptr);
     }
     std::unique_ptr<KeptLoop> kept;
-    bodies.RunNode(Operands(step, s), &s.bodies, &s, &results, &kept);
     s.kept.erase(k);
+    bodies.RunNode(Operands(step, s), &s.bodies, &s, &results, &kept);
     if (kept && IsPlain(step)) s.kept[k] = {s.binding, std::move(kept)};
     for (size_t i = 0; i < results.size(); ++i) {
       const DType dtype = plan_.values[size_t(step.outputs[i])].dtype;

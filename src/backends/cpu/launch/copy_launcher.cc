@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct Plan {
   std::vector<ElementMove> moves;
   std::vector<Group> groups;
   int64_t pieces = 0, bytes = 0;
+  std::set<std::pair<int, int>> apart;  ///< buffers that have to be apart for this
 };
 
 /// Bytes that are written one behind the other and read so, or repeat one element.
@@ -127,6 +129,9 @@ std::shared_ptr<const Plan> MakePlan(const MoveFinder& finder, const Kernel& ker
   auto plan = std::make_shared<Plan>();
   if (!finder.Find(dims, &plan->moves) || !IsWorth(plan->moves, kernel)) return nullptr;
   plan->moves = TakenApart(std::move(plan->moves), kernel);
+  for (const ElementMove& writes : plan->moves)
+    for (const ElementMove& reads : plan->moves)
+      if (reads.from >= 0 && reads.to != writes.to) plan->apart.insert({writes.to, reads.from});
   const auto order = [](const ElementMove& m) {
     const CopyDim d = m.dims.empty() ? CopyDim{1, 0, 1} : m.dims[0];
     return std::make_tuple(m.to, m.to_offset / d.to_step, d.extent, d.to_step, CutAxis(m));
@@ -169,9 +174,8 @@ class CopyLauncher final : public KernelLauncher {
   bool may_copy() const { return kernel_.num_symbols > 0 || fixed_; }
 
   void Launch(void* const* buffers, const int64_t* dims) const override {
-    if (kernel_.num_symbols == 0) return Run(*fixed_, buffers);
-    const std::shared_ptr<const Plan> plan = PlanFor(dims);
-    if (plan) return Run(*plan, buffers);
+    const std::shared_ptr<const Plan> plan = kernel_.num_symbols == 0 ? fixed_ : PlanFor(dims);
+    if (plan && IsApart(*plan, buffers)) return Run(*plan, buffers);
     code_->Launch(buffers, dims);
   }
 
@@ -195,6 +199,13 @@ class CopyLauncher final : public KernelLauncher {
     return known->plan;
   }
 
+  /// A result may lie over an operand that another result is copied from as well: code computes all
+  /// results of a point before it stores one, copies make one result after the other.
+  static bool IsApart(const Plan& plan, void* const* buffers) {
+    return std::none_of(plan.apart.begin(), plan.apart.end(), [&](const auto& pair) {
+      return buffers[pair.first] == buffers[pair.second];
+    });
+  }
   void Run(const Plan& plan, void* const* buffers) const {
     if (plan.pieces == 0) return;
     const int tasks = TaskCount(plan.pieces, plan.bytes, 0, team_->threads());

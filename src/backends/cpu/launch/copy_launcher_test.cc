@@ -205,6 +205,51 @@ TEST_CASE("what computes, reads where data say, or has no few boxes is left to c
   CHECK_FALSE(finds({matrix}, x(Ix(0), FloorDivided(Ix(1) * Expr::Int(5), 7) * Expr::Int(2))));
 }
 
+TEST_CASE("numbers too large for positions are no values") {
+  // Every index is below 2^41: y = x. Left to code, the comparison not being looked at.
+  const Expr below = Lt(Ix(0), Expr::Int(int64_t{1} << 41));
+  const Expr value =
+      Expr::Select(below, Expr::Load(0, DType::kF32, {Ix(0), Ix(1)}), Expr::Const(DType::kF32, 0));
+  // Facts would decide it: so the extents come with the run.
+  const SymInt n = SymInt::Symbol("n");
+  const LoweredKernel lowered =
+      LowerKernel({{{DType::kF32, {n, 4}}}, {{DType::kF32, {n, 4}}}, {value}}, Facts());
+  const auto finder = MoveFinder::Make(*lowered.kernel);
+  if (!finder) return;
+  const int64_t rows = 30;
+  std::vector<ElementMove> moves;
+  if (!finder->Find(&rows, &moves)) return;
+  for (const ElementMove& m : moves) CHECK(m.from == 0);
+}
+
+TEST_CASE("results over operands that another result is copied from as well are left to code") {
+  const auto x = [](int buffer) { return Expr::Load(buffer, DType::kF32, {Ix(0), Ix(1)}); };
+  const Expr left = Lt(Ix(1), Expr::Int(4));
+  const TensorSpec matrix{DType::kF32, {64, 8}};
+  const LoweredKernel lowered =
+      LowerKernel({{matrix, matrix},
+                   {matrix, matrix},
+                   {Expr::Select(left, x(0), x(1)), Expr::Select(left, x(1), x(0))}},
+                  Facts());
+  const auto code = std::make_shared<NoCode>();
+  const auto launcher = WithCopies(*lowered.kernel, code, std::make_shared<Team>(1));
+  REQUIRE(launcher.get() != code.get());
+  std::vector<float> a(512), b(512), p(512), q(512);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = float(i), b[i] = -float(i);
+  void* apart[] = {a.data(), b.data(), p.data(), q.data()};
+  launcher->Launch(apart, nullptr);
+  CHECK(code->runs == 0);
+  size_t wrong = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const bool first = i % 8 < 4;
+    wrong += p[i] != (first ? a[i] : b[i]) || q[i] != (first ? b[i] : a[i]);
+  }
+  CHECK(wrong == 0);
+  void* in_place[] = {a.data(), b.data(), a.data(), b.data()};
+  launcher->Launch(in_place, nullptr);
+  CHECK(code->runs == 1);
+}
+
 TEST_CASE("long runs are left to code: its stores go past the caches") {
   const auto copies = [](int64_t columns) {
     const Expr value = Expr::Load(0, DType::kF32, {Ix(0), Ix(1) + Expr::Int(1)});

@@ -58,6 +58,8 @@ Value Unknown(Cut cut = {}) {
   v.cut = cut;
   return v;
 }
+/// What is no position where one is needed: unknown, with the cut that makes it one.
+Value Refused(const Value& v) { return v.kind == Value::kUnknown ? v : Unknown(); }
 Value Number(int64_t n) {
   Value v;
   if (n > kMaxNumber || n < -kMaxNumber) return v;
@@ -329,8 +331,8 @@ Value MoveFinder::Steps::Combine(const ExprNode& n, const BoxArithmetic& math, c
     for (const Value* v : {&a, &b})
       if (v->kind == Value::kBool && v->truth == (op == BinOp::kOr)) return *v;
   }
-  if (a.kind != Value::kAffine) return a.kind == Value::kUnknown ? a : b;
-  if (b.kind != Value::kAffine) return b;
+  if (a.kind != Value::kAffine) return Refused(a.kind == Value::kUnknown ? a : b);
+  if (b.kind != Value::kAffine) return Refused(b);
   switch (op) {
     case BinOp::kAdd:
       return math.Add(a, b, 1);
@@ -374,19 +376,19 @@ Value MoveFinder::Steps::Evaluate(const Step& s, const Box& box, const std::vect
       const Value& a = operand(0);
       if (n.un_op() == UnOp::kNot && a.kind == Value::kBool) return Truth(!a.truth);
       if (n.un_op() == UnOp::kNeg && a.kind == Value::kAffine) return math.Add(Number(0), a, -1);
-      return a.kind == Value::kUnknown ? a : Unknown();
+      return Refused(a);
     }
     case ExprKind::kBinary:
       return Combine(n, math, operand(0), operand(1));
     case ExprKind::kSelect: {
       const Value& condition = operand(0);
-      if (condition.kind != Value::kBool) return condition;
+      if (condition.kind != Value::kBool) return Refused(condition);
       return operand(condition.truth ? 1 : 2);
     }
     case ExprKind::kLoad: {
       if (n.has_guard()) {
         const Value& guard = operand(1);
-        if (guard.kind != Value::kBool) return guard;
+        if (guard.kind != Value::kBool) return Refused(guard);
         if (!guard.truth) {
           Value zero;
           zero.kind = Value::kBits;
@@ -394,7 +396,7 @@ Value MoveFinder::Steps::Evaluate(const Step& s, const Box& box, const std::vect
         }
       }
       Value v = operand(0);
-      if (v.kind != Value::kAffine) return v;
+      if (v.kind != Value::kAffine) return Refused(v);
       v.kind = Value::kLoad;
       v.buffer = n.buffer();
       return v;
@@ -446,7 +448,8 @@ bool MoveFinder::Find(const int64_t* dims, std::vector<ElementMove>* moves) cons
     }
     if (!unknown) {
       for (const Steps::Store& store : s.stores) {
-        if (moves->size() == kMaxBoxes) return false;
+        if (moves->size() == kMaxBoxes || values[size_t(store.offset)].kind != Value::kAffine)
+          return false;
         moves->push_back(
             Steps::MoveOf(box, store, values[size_t(store.offset)], values[size_t(store.value)]));
       }

@@ -73,8 +73,11 @@ std::shared_ptr<const FixedVectorProduct> FixedVectorOf(const ComputeRequest& q,
                                                         const ProductShape& p) {
   const size_t rank = p.y.size(), rows = rank - 2, columns = rank - 1;
   const int64_t k = p.a.back(), n = p.y[columns];
+  // A large matrix of a few columns would be padded to many times its size, for one thread.
+  constexpr int64_t kSmall = int64_t{1} << 19, kManyColumns = 128;
   if (!VectorProduct::Possible() || !q.constants[1] || n == 1 || CheckedProduct(p.y) != n ||
-      CheckedProduct(p.b) != CheckedMul(k, n) || (k > 1 && p.a_steps[columns] != 1))
+      (n < kManyColumns && CheckedMul(k, n) > kSmall) || CheckedProduct(p.b) != CheckedMul(k, n) ||
+      (k > 1 && p.a_steps[columns] != 1))
     return nullptr;
   return std::make_shared<FixedVectorProduct>(q.constants[1], k, n, p.b_steps[rows],
                                               p.b_steps[columns]);
