@@ -361,6 +361,12 @@ def refusals() -> Iterator[tuple[str, Callable[[], object], str]]:
         changed(lambda m, o: m.to(memory_format=torch.channels_last)),
         "is not contiguous",
     )
+    # The same memory and sizes.
+    yield (
+        "transposed",
+        changed(lambda m, o: setattr(m.conv1.weight, "data", m.conv1.weight.data.mT)),
+        "'conv1.weight' is not contiguous",
+    )
     yield "meta", changed(lambda m, o: m.to("meta")), "on the device 'meta'"
     yield (
         "hook",

@@ -21,6 +21,7 @@ from weft.torch.capture import private
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 _values: Callable[[Mapping[Any, Any]], Iterable[Any]] = operator.methodcaller("values")
 _shape: Callable[[torch.Tensor], torch.Size] = operator.attrgetter("shape")
+_strides: Callable[[torch.Tensor], tuple[int, ...]] = operator.methodcaller("stride")
 
 
 class Watch:
@@ -32,6 +33,7 @@ class Watch:
         self._tensors: list[torch.Tensor] = []
         self._addresses: list[int] = []
         self._shapes: list[torch.Size] = []
+        self._strides: list[tuple[int, ...]] = []
 
     def hold(self, holder: Mapping[Any, Any]) -> None:
         self._holders.append(holder)
@@ -41,6 +43,7 @@ class Watch:
         self._tensors.append(tensor)
         self._addresses.append(tensor.data_ptr())
         self._shapes.append(tensor.shape)
+        self._strides.append(tensor.stride())
 
     def unchanged(self) -> bool:
         now = list(chain.from_iterable(map(_values, self._holders)))
@@ -49,6 +52,7 @@ class Watch:
             and all(map(is_, now, self._held))
             and list(map(_address, self._tensors)) == self._addresses
             and list(map(_shape, self._tensors)) == self._shapes
+            and list(map(_strides, self._tensors)) == self._strides
         )
 
 
