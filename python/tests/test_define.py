@@ -354,6 +354,15 @@ class OperatorTest(unittest.TestCase):
                 session.run(floats(2))
             self.assertIsInstance(caught.exception.__cause__, AttributeError)
 
+    def test_an_error_whose_text_has_no_utf8(self) -> None:
+        def fails(x: Array) -> Array:
+            raise ValueError("name \udcff")
+
+        session = one(weft.op("pydef::Surrogate", FCompute=fails, FInferShape=lambda s: s), "f32", [2])
+        with self.assertRaisesRegex(weft.CallbackError, r"ValueError: name \\udcff") as caught:
+            session.run(floats(2))
+        self.assertIsInstance(caught.exception.__cause__, ValueError)
+
     def test_an_interrupt_comes_out_as_it_is(self) -> None:
         def stop(x: Array) -> Array:
             raise KeyboardInterrupt
