@@ -286,6 +286,24 @@ class OperatorTest(unittest.TestCase):
         a, b = floats(3), floats(2)
         np.testing.assert_array_equal(session_of(g).run(a, b)[0], np.multiply.outer(a, b))
 
+    def test_a_function_that_is_refused_has_no_effect(self) -> None:
+        op = weft.op("pydef::Once", FCompute=lambda x: x + 1, FInferShape=lambda s: s, FInferType=lambda t: t)
+        for add, function in (
+            (op.FCompute, lambda x: x + 2),
+            (op.FInferShape, lambda s: (7,)),
+            (op.FInferType, lambda t: "f64"),
+        ):
+            with self.assertRaisesRegex(weft.DuplicateError, "pydef::Once"):
+                add(function)
+        x = floats(3)
+        np.testing.assert_array_equal(one(op, "f32", ["n"]).run(x)[0], x + 1)
+        wide = weft.op("pydef::OnceShaped", lambda x: x + 1, FInferShape=lambda s: s)
+        with self.assertRaisesRegex(weft.DuplicateError, "pydef::OnceShaped"):
+            wide.FInferShape(lambda s: (7,))
+        np.testing.assert_array_equal(one(wide, "f32", ["n"]).run(x)[0], x + 1)
+        with self.assertRaisesRegex(TypeError, "FCompute is None"):
+            squareplus.FCompute(None)  # type: ignore[arg-type]
+
     def test_numpy_keeps_what_it_was_given(self) -> None:
         kept: list[Array] = []
 
