@@ -286,6 +286,21 @@ class OperatorTest(unittest.TestCase):
         a, b = floats(3), floats(2)
         np.testing.assert_array_equal(session_of(g).run(a, b)[0], np.multiply.outer(a, b))
 
+    def test_numpy_with_dtypes_of_its_own_beside_a_signature(self) -> None:
+        def places(x: Array) -> Array:
+            return np.asarray(x.argmax(1))
+
+        op = weft.op("pydef::Places", FCompute=places, signature="T[n, m] -> T[n]", FInferType=lambda t: "i64")
+        later = weft.op("pydef::PlacesLater", FCompute=places, signature="T[n, m] -> T[n]")
+        later.FInferType(lambda t: "i64")
+        for each in (op, later):
+            g = weft.Graph()
+            g.outputs = [each(g.input("x", "f32", ["n", 3]))]
+            g.infer()
+            self.assertEqual((g.outputs[0].dtype, g.outputs[0].shape), ("i64", ("n",)))
+            x = floats(4, 3)
+            np.testing.assert_array_equal(session_of(g).run(x)[0], x.argmax(1))
+
     def test_a_function_that_is_refused_has_no_effect(self) -> None:
         op = weft.op("pydef::Once", FCompute=lambda x: x + 1, FInferShape=lambda s: s, FInferType=lambda t: t)
         for add, function in (

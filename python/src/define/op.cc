@@ -217,8 +217,10 @@ std::optional<DTypes> KnownTypes(int count, const std::function<bool(int)>& has,
   return types;
 }
 
-FInferType TypesOf(const SharedOp& op) {
-  return [op](InferTypeContext& ctx) {
+/// By `otherwise` where there is one and the operator has no function of its own for it.
+FInferType TypesOf(const SharedOp& op, FInferType otherwise) {
+  return [op, otherwise = std::move(otherwise)](InferTypeContext& ctx) {
+    if (otherwise && !op->Function(&DefinedOp::infer_type)) return otherwise(ctx);
     const auto types = KnownTypes(
         ctx.num_inputs(), [&](int i) { return ctx.has_input(i); }, [&](int i) { return ctx.in(i); },
         op->name());
@@ -542,17 +544,17 @@ void DefineOp(const std::string& name, const nb::dict& place, const std::string&
       builder.input(argument, "any");
   }
   for (const nb::handle item : outputs) builder.output(nb::cast<std::string>(item), "any");
+  FInferType types;
   FInferShape shapes;
   if (!signature.is_none()) {
     const OpSignature s(nb::cast<std::string>(signature));
     WEFT_CHECK(s.num_outputs() == op->num_outputs(), kApiMisuse,
                "the signature has {} outputs, operator '{}' {}", s.num_outputs(), name,
                op->num_outputs());
+    types = s.types();
     shapes = s.shapes();
-    builder.set_attr<FInferType>("FInferType", s.types());
-  } else {
-    builder.set_attr<FInferType>("FInferType", TypesOf(op));
   }
+  builder.set_attr<FInferType>("FInferType", TypesOf(op, std::move(types)));
   if (op->expression) {
     builder.include("ElementwiseVariadic");
     builder.set_attr<FCodeGen>("FCodeGen", CodeOf(op));
