@@ -56,6 +56,22 @@ class Watch:
         )
 
 
+class Constants:
+    """Tensors that a program has the content of: those that the loss's closure holds, and
+    attributes of modules that are no buffers."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        # One of inference mode counts no writes.
+        self._tensors = [t for t in tensors if not t.is_inference()]
+        self._seen = self._look()
+
+    def _look(self) -> list[tuple[int, int]]:
+        return [(t.data_ptr(), private.version(t)) for t in self._tensors]
+
+    def unchanged(self) -> bool:
+        return not self._tensors or self._look() == self._seen
+
+
 def tensors_of(module: torch.nn.Module, watch: Watch) -> dict[str, torch.Tensor]:
     """Parameters and buffers by name, tied ones by their first."""
     for part in module.modules():
