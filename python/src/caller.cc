@@ -2,7 +2,8 @@
 /// empties, to a list: what AOTAutograd calls. Everything that does not change from call to call
 /// is prepared: which argument goes where, in which order its elements lie, where results are born.
 ///
-/// Threads may call at once: each takes a session of its own.
+/// Threads may call at once: each takes a session of its own. What follows from steady inputs is
+/// derived by one of them, for which the others wait.
 ///
 /// A steady input is packed again when it lies elsewhere, its `_version` has changed, `Touch` has
 /// been called (optimizers that are one kernel change parameters and leave the version as it is),
@@ -17,6 +18,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "arrays.h"
@@ -110,7 +112,8 @@ class Caller {
   nb::object Run(const std::vector<nb::object>& arguments, const nb::object& computed);
   TensorPtr ViewOf(const Input& in, nb::handle object, size_t i) const;
   TensorPtr Steady(size_t i, nb::handle object);
-  void Derive(const std::vector<nb::object>& arguments);
+  using Derived = std::shared_ptr<const std::vector<TensorPtr>>;
+  Derived Derive(const std::vector<nb::object>& arguments);
   nb::object NewResult(const Output& out, const std::vector<int64_t>& dims) const;
 
   SharedProgram program_;
@@ -121,8 +124,10 @@ class Caller {
   nb::object make_, derive_, extra_, compute_, written_;
   std::vector<size_t> written_arguments_;
   std::vector<size_t> derived_from_;
-  std::vector<TensorPtr> derived_;
-  std::vector<Seen> seen_;          // by input
+  std::vector<Seen> seen_;  // by input
+  // Held over calls of Python; recursive, for a finalizer that calls may run inside of them.
+  std::recursive_mutex deriving_;
+  Derived derived_;
   std::vector<Seen> derived_seen_;  // by derived_from_
   std::vector<std::unique_ptr<Runner>> free_;
   std::vector<const Runner*> all_;
@@ -258,27 +263,35 @@ TensorPtr Caller::Steady(size_t i, nb::handle object) {
   return view;
 }
 
-void Caller::Derive(const std::vector<nb::object>& arguments) {
-  bool same = !derived_.empty();
+Caller::Derived Caller::Derive(const std::vector<nb::object>& arguments) {
+  std::unique_lock lock(deriving_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    // Who has it wants the interpreter's lock.
+    const nb::gil_scoped_release released;
+    lock.lock();
+  }
+  bool same = derived_ != nullptr;
+  std::vector<Seen> seen = derived_seen_;
   for (size_t k = 0; k < derived_from_.size(); ++k) {
     const nb::object& object = arguments.at(derived_from_[k]);
     const TensorPtr view = ToTensor(object, {{}, "argument"});
-    same = IsAsSeen(object, *view, &derived_seen_[k]) && same;
+    same = IsAsSeen(object, *view, &seen[k]) && same;
   }
-  if (same) return;
+  if (same) return derived_;
   nb::list given;
   for (const size_t a : derived_from_) given.append(arguments[a]);
-  derived_.clear();
   const nb::object made = derive_(given);
   ++derivations_;
-  ++changes_;
+  const uint32_t number = ++changes_;
   std::vector<TensorPtr> fresh;
   for (const nb::handle item : nb::borrow<nb::sequence>(made)) {
     const auto t = nb::cast<std::shared_ptr<Tensor>>(item);
-    t->set_version(changes_);
+    t->set_version(number);
     fresh.push_back(t);
   }
-  derived_ = std::move(fresh);
+  derived_ = std::make_shared<const std::vector<TensorPtr>>(std::move(fresh));
+  derived_seen_ = std::move(seen);
+  return derived_;
 }
 
 nb::object Caller::NewResult(const Output& out, const std::vector<int64_t>& dims) const {
@@ -328,7 +341,8 @@ nb::object Caller::Run(const std::vector<nb::object>& arguments, const nb::objec
     WEFT_CHECK(i < count, kApiMisuse, "{} arguments, number {} is required", count, i);
     return arguments[i];
   };
-  if (!derive_.is_none()) Derive(arguments);
+  // Another thread may derive anew meanwhile.
+  const Derived derived = derive_.is_none() ? nullptr : Derive(arguments);
   nb::object extra;
   if (!extra_.is_none()) extra = extra_();
   std::vector<TensorPtr> tensors(inputs_.size());
@@ -351,7 +365,9 @@ nb::object Caller::Run(const std::vector<nb::object>& arguments, const nb::objec
         break;
       }
       case From::kDerived:
-        tensors[i] = derived_.at(in.index);
+        WEFT_CHECK(derived && in.index < derived->size(), kApiMisuse,
+                   "derived input number {} is not among those that were derived", in.index);
+        tensors[i] = (*derived)[in.index];
         break;
       case From::kExtra:
         tensors[i] = ViewOf(in, extra, i);

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 import unittest
 from typing import Any
 
@@ -194,6 +195,68 @@ class CallerTest(unittest.TestCase):
             [y] = call([x, weight, scale])
             np.testing.assert_allclose(y, np.maximum(x @ (np.asarray(weight) * np.asarray(scale)), 0), rtol=1e-3, atol=1e-3)
             self.assertEqual((call.derivations, call.packs), (expected, expected))
+
+    def test_derived_in_threads(self) -> None:
+        first = weft.Graph()
+        first.outputs = [first.input("w", "f32", [64, 32]) * 2.0]
+        session, busy = session_of(first), threading.Lock()
+
+        def derive(arguments: list[Any]) -> list[Any]:
+            if not busy.acquire(blocking=False):
+                raise RuntimeError("two threads derive at once")
+            try:
+                time.sleep(1e-3)  # the interpreter's lock is another's
+                return list(session.run(*arguments, results="weft"))
+            finally:
+                busy.release()
+
+        call = _weft._Caller(
+            weft.compile(product("m"), steady=["w"]), [("tensor", 0, None), ("derived", 0, None)], [new()],
+            [("output", 0)], make=born, derive=derive, derived_from=[1],
+        )  # fmt: skip
+        w = versioned(floats(64, 32))
+        wrong: list[Any] = []
+
+        def work(rows: int) -> None:
+            x = floats(rows, 64)
+            for _ in range(30):
+                try:
+                    _weft._touch()
+                    [y] = call([x, w])
+                    if not np.allclose(y, np.maximum(x @ (np.asarray(w) * 2), 0), rtol=1e-3, atol=1e-3):
+                        wrong.append(rows)
+                except Exception as error:
+                    wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in (1, 5, 9)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+
+    def test_a_derivation_that_fails_is_tried_again(self) -> None:
+        tries: list[int] = []
+
+        def derive(arguments: list[Any]) -> list[Any]:
+            tries.append(0)
+            if len(tries) == 1:
+                raise RuntimeError("not now")
+            return [weft.Tensor(np.asarray(arguments[0]))] if len(tries) < 3 else []
+
+        call = _weft._Caller(
+            weft.compile(product(), steady=["w"]), [("tensor", 0, None), ("derived", 0, None)], [new(sizes=(3, 32))],
+            [("output", 0)], make=born, derive=derive, derived_from=[1],
+        )  # fmt: skip
+        x, w = floats(3, 64), versioned(floats(64, 32))
+        with self.assertRaisesRegex(RuntimeError, "not now"):
+            call([x, w])
+        for _ in range(2):
+            np.testing.assert_allclose(call([x, w])[0], np.maximum(x @ np.asarray(w), 0), rtol=1e-4, atol=1e-4)
+        self.assertEqual(len(tries), 2)
+        _weft._touch()
+        with self.assertRaisesRegex(weft.errors.ApiMisuseError, "derived"):
+            call([x, w])
 
     def test_threads(self) -> None:
         call = _weft._Caller(

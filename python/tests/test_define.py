@@ -286,6 +286,39 @@ class OperatorTest(unittest.TestCase):
         a, b = floats(3), floats(2)
         np.testing.assert_array_equal(session_of(g).run(a, b)[0], np.multiply.outer(a, b))
 
+    def test_numpy_with_dtypes_of_its_own_beside_a_signature(self) -> None:
+        def places(x: Array) -> Array:
+            return np.asarray(x.argmax(1))
+
+        op = weft.op("pydef::Places", FCompute=places, signature="T[n, m] -> T[n]", FInferType=lambda t: "i64")
+        later = weft.op("pydef::PlacesLater", FCompute=places, signature="T[n, m] -> T[n]")
+        later.FInferType(lambda t: "i64")
+        for each in (op, later):
+            g = weft.Graph()
+            g.outputs = [each(g.input("x", "f32", ["n", 3]))]
+            g.infer()
+            self.assertEqual((g.outputs[0].dtype, g.outputs[0].shape), ("i64", ("n",)))
+            x = floats(4, 3)
+            np.testing.assert_array_equal(session_of(g).run(x)[0], x.argmax(1))
+
+    def test_a_function_that_is_refused_has_no_effect(self) -> None:
+        op = weft.op("pydef::Once", FCompute=lambda x: x + 1, FInferShape=lambda s: s, FInferType=lambda t: t)
+        for add, function in (
+            (op.FCompute, lambda x: x + 2),
+            (op.FInferShape, lambda s: (7,)),
+            (op.FInferType, lambda t: "f64"),
+        ):
+            with self.assertRaisesRegex(weft.DuplicateError, "pydef::Once"):
+                add(function)
+        x = floats(3)
+        np.testing.assert_array_equal(one(op, "f32", ["n"]).run(x)[0], x + 1)
+        wide = weft.op("pydef::OnceShaped", lambda x: x + 1, FInferShape=lambda s: s)
+        with self.assertRaisesRegex(weft.DuplicateError, "pydef::OnceShaped"):
+            wide.FInferShape(lambda s: (7,))
+        np.testing.assert_array_equal(one(wide, "f32", ["n"]).run(x)[0], x + 1)
+        with self.assertRaisesRegex(TypeError, "FCompute is None"):
+            squareplus.FCompute(None)  # type: ignore[arg-type]
+
     def test_numpy_keeps_what_it_was_given(self) -> None:
         kept: list[Array] = []
 
@@ -353,6 +386,15 @@ class OperatorTest(unittest.TestCase):
             with self.assertRaises(weft.CallbackError) as caught:
                 session.run(floats(2))
             self.assertIsInstance(caught.exception.__cause__, AttributeError)
+
+    def test_an_error_whose_text_has_no_utf8(self) -> None:
+        def fails(x: Array) -> Array:
+            raise ValueError("name \udcff")
+
+        session = one(weft.op("pydef::Surrogate", FCompute=fails, FInferShape=lambda s: s), "f32", [2])
+        with self.assertRaisesRegex(weft.CallbackError, r"ValueError: name \\udcff") as caught:
+            session.run(floats(2))
+        self.assertIsInstance(caught.exception.__cause__, ValueError)
 
     def test_an_interrupt_comes_out_as_it_is(self) -> None:
         def stop(x: Array) -> Array:

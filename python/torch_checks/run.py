@@ -277,6 +277,7 @@ def _train(names: list[str]) -> Iterator[tuple[str, Measure]]:
         "replaced": checks.replaced_error,
         "groups": checks.groups_error,
         "loss module": checks.loss_module_error,
+        "closure": checks.closure_error,
         "random": checks.random_error,
     }
     for name, measure in cases.items():

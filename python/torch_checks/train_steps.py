@@ -294,6 +294,23 @@ def loss_module_error() -> float:
     return max(worst, float((loss.scale - other_loss.scale).abs().max().detach()))
 
 
+def closure_error() -> float:
+    """Tensors that the loss holds, written and given other memory between steps."""
+    weight = torch.linspace(0.5, 2, 10, dtype=torch.float64)
+
+    def loss(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (F.log_softmax(result, 1) * weight).gather(1, target[:, None]).mean().neg()
+
+    pair = Pair(_model(LeNet), OPTIMIZERS["SGD"], loss)
+    for i, (x, y) in enumerate(batches(9)):
+        if i == 3:
+            weight.mul_(3)
+        if i == 6:
+            weight.data = weight.flip(0)
+        pair.run(x, y)
+    return pair.end() if pair.step.num_programs == 1 else float("inf")
+
+
 def random_error() -> float:
     """Dropout: the rate, the same numbers after the same seed, others after another."""
     torch.manual_seed(0)
@@ -360,6 +377,12 @@ def refusals() -> Iterator[tuple[str, Callable[[], object], str]]:
         "channels last",
         changed(lambda m, o: m.to(memory_format=torch.channels_last)),
         "is not contiguous",
+    )
+    # The same memory and sizes.
+    yield (
+        "transposed",
+        changed(lambda m, o: setattr(m.conv1.weight, "data", m.conv1.weight.data.mT)),
+        "'conv1.weight' is not contiguous",
     )
     yield "meta", changed(lambda m, o: m.to("meta")), "on the device 'meta'"
     yield (

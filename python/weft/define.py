@@ -149,8 +149,8 @@ class Operator:
         return self._add("FInferShape", function)
 
     def FInferType(self, function: Function) -> Function:
-        """`function(*dtypes, **attributes)` gives the dtype of each output. Without it that is what the expression has, or what
-        the first operand has."""
+        """`function(*dtypes, **attributes)` gives the dtype of each output. Without it that is what the expression has, what the
+        signature says, or what the first operand has. A function that is there already is not replaced: DuplicateError."""
         return self._add("FInferType", function)
 
     def FCompute(self, function: Function) -> Function:

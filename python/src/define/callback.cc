@@ -25,8 +25,13 @@ void ThrowRaised(nb::python_error& error, const std::string& who) {
   const bool is_error = PyErr_GivenExceptionMatches(exception.ptr(), PyExc_Exception) != 0;
   std::string text = TypeNameOf(exception);
   try {
-    const std::string said = nb::cast<std::string>(nb::str(exception));
-    if (!said.empty()) text += ": " + said;
+    // Lone surrogates have no UTF-8.
+    const nb::str told(exception);
+    const nb::object said =
+        nb::steal(PyUnicode_AsEncodedString(told.ptr(), "utf-8", "backslashreplace"));
+    if (!said.is_valid()) throw nb::python_error();
+    const auto bytes = nb::borrow<nb::bytes>(said);
+    if (bytes.size() > 0) text += ": " + std::string(bytes.c_str(), bytes.size());
   } catch (nb::python_error&) {
     // Its __str__ raises as well: the name of its class has to do.
   }

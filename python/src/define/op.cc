@@ -56,7 +56,7 @@ class DefinedOp {
   DefinedOp(std::string name, int num_outputs, const ParamSchema* schema)
       : name_(std::move(name)), num_outputs_(num_outputs), schema_(schema) {}
 
-  /// To be set before it is registered; later by Replace, and read by Function.
+  /// To be set before it is registered; later by Add, and read by Function.
   HeldObject expression, infer_type, infer_shape, compute;
 
   HeldObject Function(HeldObject DefinedOp::*function) const {
@@ -83,10 +83,18 @@ class DefinedOp {
     const std::lock_guard lock(mutex_);
     return meanings_.emplace(std::move(key), std::move(made)).first->second;
   }
-  /// Sets a function that the operator was registered without.
-  void Replace(HeldObject DefinedOp::*function, HeldObject f) {
+  /// Sets a function that the operator was registered without; false where there is one.
+  bool Add(HeldObject DefinedOp::*function, const HeldObject& f) {
     const std::lock_guard lock(mutex_);
-    this->*function = std::move(f);
+    if (this->*function) return false;
+    this->*function = f;
+    meanings_.clear();
+    return true;
+  }
+  void Remove(HeldObject DefinedOp::*function) {
+    HeldObject old;  // ends without the lock: that takes the interpreter's
+    const std::lock_guard lock(mutex_);
+    std::swap(old, this->*function);
     meanings_.clear();
   }
 
@@ -209,8 +217,10 @@ std::optional<DTypes> KnownTypes(int count, const std::function<bool(int)>& has,
   return types;
 }
 
-FInferType TypesOf(const SharedOp& op) {
-  return [op](InferTypeContext& ctx) {
+/// By `otherwise` where there is one and the operator has no function of its own for it.
+FInferType TypesOf(const SharedOp& op, FInferType otherwise) {
+  return [op, otherwise = std::move(otherwise)](InferTypeContext& ctx) {
+    if (otherwise && !op->Function(&DefinedOp::infer_type)) return otherwise(ctx);
     const auto types = KnownTypes(
         ctx.num_inputs(), [&](int i) { return ctx.has_input(i); }, [&](int i) { return ctx.in(i); },
         op->name());
@@ -534,17 +544,17 @@ void DefineOp(const std::string& name, const nb::dict& place, const std::string&
       builder.input(argument, "any");
   }
   for (const nb::handle item : outputs) builder.output(nb::cast<std::string>(item), "any");
+  FInferType types;
   FInferShape shapes;
   if (!signature.is_none()) {
     const OpSignature s(nb::cast<std::string>(signature));
     WEFT_CHECK(s.num_outputs() == op->num_outputs(), kApiMisuse,
                "the signature has {} outputs, operator '{}' {}", s.num_outputs(), name,
                op->num_outputs());
+    types = s.types();
     shapes = s.shapes();
-    builder.set_attr<FInferType>("FInferType", s.types());
-  } else {
-    builder.set_attr<FInferType>("FInferType", TypesOf(op));
   }
+  builder.set_attr<FInferType>("FInferType", TypesOf(op, std::move(types)));
   if (op->expression) {
     builder.include("ElementwiseVariadic");
     builder.set_attr<FCodeGen>("FCodeGen", CodeOf(op));
@@ -572,26 +582,39 @@ void AddToOp(const std::string& name, const nb::dict& place, const std::string& 
   WEFT_CHECK(it != Defined().end(), kApiMisuse, "operator '{}' was not defined by weft.op", name);
   const SharedOp op = it->second;
   HeldObject f = FunctionIn(functions, attribute.c_str());
+  WEFT_CHECK(f, kTypeMismatch, "{} is None, which cannot be called", attribute);
   OpBuilder builder(name, OwnerAt(place));
+  HeldObject DefinedOp::*function = nullptr;
+  bool registers = true;  // else it is registered, and asks for the function
   if (attribute == "FGradient") {
-    builder.set_attr<FGradient>("FGradient", GradientOf(name, std::move(f)));
+    builder.set_attr<FGradient>("FGradient", GradientOf(name, f));
   } else if (attribute == "FSimplify") {
-    builder.set_attr<FSimplify>("FSimplify", SimplifyOf(name, std::move(f)));
+    builder.set_attr<FSimplify>("FSimplify", SimplifyOf(name, f));
   } else if (attribute == "FCompute") {
-    op->Replace(&DefinedOp::compute, std::move(f));
+    function = &DefinedOp::compute;
     builder.set_attr<FCompute>("FCompute", ComputeOf(op));
     builder.set_attr<FHostEval>("FHostEval", EvalOf(op));
   } else if (attribute == "FInferShape") {
-    op->Replace(&DefinedOp::infer_shape, std::move(f));
-    if (!op->expression) return;  // registered, and asks for it
-    builder.set_attr<FInferShape>("FInferShape", ShapesOf(op, nullptr));
+    function = &DefinedOp::infer_shape;
+    registers = bool(op->expression);
+    if (registers) builder.set_attr<FInferShape>("FInferShape", ShapesOf(op, nullptr));
   } else {
     WEFT_CHECK(attribute == "FInferType", kApiMisuse, "an operator has no function '{}'",
                attribute);
-    op->Replace(&DefinedOp::infer_type, std::move(f));
-    return;
+    function = &DefinedOp::infer_type;
+    registers = false;
   }
-  Commit(builder);
+  // It is there before anyone can ask for it, and only where there was none.
+  const bool added = function && op->Add(function, f);
+  try {
+    if (registers) Commit(builder);  // which names both owners
+    if (function && !added)
+      ThrowError(ErrorCode::kDuplicate, "operator '" + name + "' has an " + attribute + " already",
+                 "", "override=True of weft.op defines the operator anew");
+  } catch (...) {
+    if (added) op->Remove(function);
+    throw;
+  }
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ from weft.torch.capture import private
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 _values: Callable[[Mapping[Any, Any]], Iterable[Any]] = operator.methodcaller("values")
 _shape: Callable[[torch.Tensor], torch.Size] = operator.attrgetter("shape")
+_strides: Callable[[torch.Tensor], tuple[int, ...]] = operator.methodcaller("stride")
 
 
 class Watch:
@@ -32,6 +33,7 @@ class Watch:
         self._tensors: list[torch.Tensor] = []
         self._addresses: list[int] = []
         self._shapes: list[torch.Size] = []
+        self._strides: list[tuple[int, ...]] = []
 
     def hold(self, holder: Mapping[Any, Any]) -> None:
         self._holders.append(holder)
@@ -41,6 +43,7 @@ class Watch:
         self._tensors.append(tensor)
         self._addresses.append(tensor.data_ptr())
         self._shapes.append(tensor.shape)
+        self._strides.append(tensor.stride())
 
     def unchanged(self) -> bool:
         now = list(chain.from_iterable(map(_values, self._holders)))
@@ -49,7 +52,24 @@ class Watch:
             and all(map(is_, now, self._held))
             and list(map(_address, self._tensors)) == self._addresses
             and list(map(_shape, self._tensors)) == self._shapes
+            and list(map(_strides, self._tensors)) == self._strides
         )
+
+
+class Constants:
+    """Tensors that a program has the content of: those that the loss's closure holds, and
+    attributes of modules that are no buffers."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        # One of inference mode counts no writes.
+        self._tensors = [t for t in tensors if not t.is_inference()]
+        self._seen = self._look()
+
+    def _look(self) -> list[tuple[int, int]]:
+        return [(t.data_ptr(), private.version(t)) for t in self._tensors]
+
+    def unchanged(self) -> bool:
+        return not self._tensors or self._look() == self._seen
 
 
 def tensors_of(module: torch.nn.Module, watch: Watch) -> dict[str, torch.Tensor]:

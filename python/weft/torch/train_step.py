@@ -22,7 +22,15 @@ from weft.torch.capture import private
 from weft.torch.capture.losses import strip_prefix, with_loss
 from weft.torch.exporting import ExportError, SpecializationWarning, build, capture
 from weft.torch.graph import GraphBuilder
-from weft.torch.held import ParameterState, Steps, Watch, check, refuse_hooks, tensors_of
+from weft.torch.held import (
+    Constants,
+    ParameterState,
+    Steps,
+    Watch,
+    check,
+    refuse_hooks,
+    tensors_of,
+)
 from weft.torch.record import Dim
 from weft.torch.seeding import seed_from
 from weft.torch.translate.core import Rule
@@ -75,6 +83,7 @@ class _Program:
     written: list[torch.Tensor]
     # Sizes of the tensors of a call; symbols stand for any.
     sizes: list[tuple[Dim, ...]]
+    constants: Constants
 
     def takes(self, shapes: Sequence[torch.Size]) -> bool:
         return len(shapes) == len(self.sizes) and all(
@@ -137,6 +146,11 @@ class TrainStep:
             leaves = private.pytree.tree_leaves((args, kwargs))
         key = self._key(args, kwargs, leaves)
         program = self._programs.get(key) or self._fitting(key)
+        if program is not None and not program.constants.unchanged():
+            self._programs = {
+                k: p for k, p in self._programs.items() if p.constants.unchanged()
+            }
+            program = None
         if program is None or not all([c.uniform() for c in program.classes]):
             program = self._programs[key] = self._make(args, kwargs, leaves)
         for part in program.classes:
@@ -338,6 +352,7 @@ class TrainStep:
                     f"'{found.symbol}' is fixed: {found.fact}{where}", SpecializationWarning, 3
                 )
         record.outputs = [o for o in record.outputs if o.name == "loss"]
+        held = Constants(captured.held)
         constants = {s.name for s in record.sources if s.kind == "constant"}
         classes: list[_Class] = []
 
@@ -365,6 +380,7 @@ class TrainStep:
             random,
             self._written(classes),
             [record.tensor(s.value).dims for s in inputs],
+            held,
         )
 
     def _add_steps(

@@ -68,4 +68,5 @@ def strip_prefix(captured: Captured) -> Captured:
         replace(s, name=short(s.name), ties=tuple(map(short, s.ties))) for s in record.sources
     ]
     record.updates = {short(name): value for name, value in record.updates.items()}
-    return Captured(record, {short(name): t for name, t in captured.tensors.items()})
+    tensors = {short(name): t for name, t in captured.tensors.items()}
+    return Captured(record, tensors, captured.held)

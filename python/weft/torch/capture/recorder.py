@@ -79,6 +79,8 @@ class Captured:
 
     record: Record
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    # Constants as who holds them sees them: where they are replaced by `.data`, too.
+    held: list[torch.Tensor] = field(default_factory=list)
 
 
 class Stacks:
@@ -477,4 +479,5 @@ def record(
     # What torch's Python implementations of composites write escapes functionalize.
     make_functional(recorder.record)
     captured.tensors.update({k: v.detach() for k, v in recorder.constants.items()})
+    captured.held = list(recorder.constants.values())
     return captured
