@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import weft
+from weft.torch.capture import private
 from weft.torch.dynamo import programs
 from weft.torch.dynamo.layout import Order, numbers, order_of
 from weft.torch.dynamo.reading import FxNode, PartReader, is_size, symbols_of, value_of, view_of
@@ -58,6 +59,8 @@ class Lowering:
         output = next(n for n in nodes if n.op == "output")
         self.returned: list[Any] = list(output.args[0])
         self.sources: dict[str, tuple[int, int | None]] = {}
+        # Numbers among the arguments that may be negative.
+        self.signed: set[str] = set()
         self.left: list[tuple[str, str, str]] = []
         self.reader = PartReader(module)
         self._find_symbols()
@@ -71,6 +74,8 @@ class Lowering:
                 text = self.size_of(value)
                 if isinstance(text, Size) and text.text.isidentifier():
                     self.sources.setdefault(text.text, (i, None))
+                    if private.may_be_negative(value):
+                        self.signed.add(text.text)
         for i, node in enumerate(self.arguments):
             value = value_of(node)
             if isinstance(value, torch.Tensor):
@@ -154,6 +159,7 @@ class Lowering:
             [o or () for o in output_orders],
             steady if self.options.steady else [],
             self.options.compile,
+            self._signed_of(record),
         )
         ins: list[tuple[str, int, Order | None]] = []
         for (kind, which), spec in zip(made.inputs, made.program.inputs):
@@ -190,6 +196,24 @@ class Lowering:
             [place[inputs[i]] for i in made.derived_from],
             nodes=sum(1 for n in nodes if counts(n)),
         )
+
+    def signed_in(self, node: FxNode) -> list[str]:
+        """Symbols that may be negative where a size of this node's results has them."""
+        value = value_of(node)
+        kinds = value if isinstance(value, (list, tuple)) else [value]
+        dims = [self.size_of(d) for v in kinds for d in getattr(v, "shape", ())]
+        found = {s for d in dims if isinstance(d, Size) for s in sizes.symbols_in(d)}
+        return sorted(found & self.signed)
+
+    def _signed_of(self, record: Record) -> list[str]:
+        """Symbols of a record that are numbers alone and may be negative."""
+        dims = {s for kind in record.values for d in getattr(kind, "dims", ())
+                if isinstance(d, Size) for s in sizes.symbols_in(d)}  # fmt: skip
+        found = [s for s in symbols_of(record) if s in self.signed]
+        for symbol in found:
+            if symbol in dims:
+                raise Untranslatable(f"a size of '{symbol}', which may be negative")
+        return found
 
     def form(self, node: FxNode) -> str:
         """Whether an argument may be a negated view when it comes: dynamo guards those of the

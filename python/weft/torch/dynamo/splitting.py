@@ -100,6 +100,8 @@ def _reasons(lowering: Lowering, calls: Sequence[FxNode]) -> dict[FxNode, str]:
     made: list[tuple[FxNode, int]] = []
     for node in calls:
         reason = _unfit(node)
+        if reason is None and (signed := lowering.signed_in(node)):
+            reason = f"a size of '{signed[0]}', which may be negative"
         if reason is None:
             before = len(record.nodes)
             try:
@@ -114,7 +116,7 @@ def _reasons(lowering: Lowering, calls: Sequence[FxNode]) -> dict[FxNode, str]:
     builder = programs.OrderedBuilder(reader.attributes, {}, {})
     translation = Translation(record, builder, Streams().rules())
     for symbol in symbols_of(record):
-        entry = builder.number(f"number_{symbol}", symbol)
+        entry = builder.number(f"number_{symbol}", symbol, symbol in lowering.signed)
         translation.bind_symbol(symbol, Val(entry, "int64", ()))
     translation.sources()
     for node, i in made:
