@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from compiled import tensors
 from common import distance
 
@@ -45,6 +46,42 @@ def signed_numbers() -> float:
     return max(worst, error)
 
 
+def checkpoint() -> float:
+    """A region that is computed again, with the state of torch's generator: it takes an operator
+    as an argument, and gradients are those of the mask that was drawn."""
+    from torch.utils.checkpoint import checkpoint
+
+    def region(z: torch.Tensor) -> torch.Tensor:
+        return F.dropout(z, 0.5).sin() * 3
+
+    torch._dynamo.reset()
+    a = (torch.rand(40, 50) + 0.1).requires_grad_()
+    compiled = torch.compile(lambda x: checkpoint(region, x, use_reentrant=False), backend="weft")
+    y = compiled(a)
+    y.sum().backward()
+    kept = y.detach() != 0
+    assert a.grad is not None and 0.4 < float(kept.double().mean()) < 0.6
+    want = torch.where(kept, 6 * (2 * a.detach()).cos(), 0.0)
+    return max(
+        distance(a.grad.numpy(), want.numpy()),
+        distance(y.detach().numpy(), torch.where(kept, 3 * (2 * a.detach()).sin(), 0.0).numpy()),
+    )
+
+
+def another_dtype() -> float:
+    """A rule that is wrong about its dtype: the operator is left to torch."""
+    from weft.torch.translate import core, families  # noqa: F401 (registers the rules)
+
+    rule = core.RULES["aten.sin.default"]
+    core.RULES["aten.sin.default"] = lambda t, self: t.cast(self, "float64")
+    try:
+        error, found = _error(lambda x: (x.exp().sin() + 1).cos(), [(torch.randn(3, 4),)])
+    finally:
+        core.RULES["aten.sin.default"] = rule
+    assert [row[0] for g in found for row in g.left] == ["aten.sin.default"]
+    return error
+
+
 BEHAVIOURS = (
-    signed_numbers,
+    signed_numbers, checkpoint, another_dtype,
 )  # fmt: skip

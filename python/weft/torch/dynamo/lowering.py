@@ -253,13 +253,18 @@ def _strides(sizes: tuple[int, ...], order: Order) -> tuple[int, ...]:
     return tuple(strides)
 
 
+# What says that nodes are for torch: no rule, a program that cannot be made, an argument that no
+# record holds, a rule that gives another dtype than torch.
+UNFIT = (Untranslatable, weft.Error, ValueError, AssertionError)
+
+
 def lower(
     module: torch.fx.GraphModule, kind: str, steady: Sequence[int], options: Options
 ) -> Lowered:
     lowering = Lowering(module, kind, steady, options)
     try:
         return _whole(lowering)
-    except (Untranslatable, weft.Error):
+    except UNFIT:
         from weft.torch.dynamo.splitting import split
 
         return split(lowering)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-import weft
 from weft.torch.dynamo import programs
 from weft.torch.dynamo.lowering import (
     EFFECTS,
+    UNFIT,
     Lowered,
     Lowering,
     counts,
@@ -22,7 +22,7 @@ from weft.torch.dynamo.running import Compiled, Computed, Mixed, Part, Step
 from weft.torch.dynamo.seeded import Streams
 from weft.torch.record import Record, Size
 from weft.torch.translate.builder import DTYPES
-from weft.torch.translate.core import Translation, Untranslatable, Val
+from weft.torch.translate.core import Translation, Val
 
 _COPY = torch.ops.aten.copy_.default
 
@@ -35,7 +35,7 @@ def split(lowering: Lowering) -> Lowered:
             n for n in live_nodes(lowering.calls, [*own, *effects]) if not is_size(n)
         ]
         _check_sizes(lowering, calls)
-    except Untranslatable as error:
+    except UNFIT as error:
         return _all_torch(lowering, str(error))
     reasons = _reasons(lowering, calls)
     while True:
@@ -244,7 +244,7 @@ def _assemble(
             place = {n: i for i, n in enumerate(takes)}
             try:
                 part = lowering.part(inputs, nodes, [(n, None) for n in gives], place)
-            except (Untranslatable, weft.Error) as error:
+            except UNFIT as error:
                 raise _Refused([n for n in nodes if counts(n)], str(error)) from error
             part.results = [("output", i) for i in range(len(gives))]
         for n in gives:

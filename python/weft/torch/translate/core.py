@@ -182,7 +182,7 @@ class Translation:
         try:
             self.node(node)
             return None
-        except Untranslatable as error:
+        except (Untranslatable, AssertionError) as error:
             for index in node.results:
                 if index is None or isinstance(self.record.values[index], SizeType):
                     continue
