@@ -82,6 +82,32 @@ def another_dtype() -> float:
     return error
 
 
+def results_for_torch() -> float:
+    """A result that only an operator without a rule reads, beside one of the same node that others
+    read; in inference and in training."""
+
+    def f(a: torch.Tensor) -> Any:
+        values, places = a.max(1)
+        return values + a.median(1)[0] + torch.special.bessel_j0(places.to(a.dtype))
+
+    x = torch.randn(4, 5)
+    error, found = _error(f, [(x,)])
+    assert all(g.programs for g in found)
+    y = x.clone().requires_grad_()
+    z = x.clone().requires_grad_()
+
+    def g(a: torch.Tensor) -> Any:
+        return a.max(1)[0] + a.median(1)[0]
+
+    torch._dynamo.reset()
+    with backend.observed() as found:
+        torch.compile(g, backend="weft")(y).sum().backward()
+    g(z).sum().backward()
+    assert all(h.programs for h in found), [(h.kind, h.left) for h in found]
+    assert y.grad is not None and z.grad is not None
+    return max(error, distance(y.grad.numpy(), z.grad.numpy()))
+
+
 BEHAVIOURS = (
-    signed_numbers, checkpoint, another_dtype,
+    signed_numbers, checkpoint, another_dtype, results_for_torch,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from weft.torch.dynamo.lowering import (
 from weft.torch.dynamo.reading import FxNode, PartReader, is_size, symbols_of, value_of
 from weft.torch.dynamo.running import Compiled, Computed, Mixed, Part, Step
 from weft.torch.dynamo.seeded import Streams
-from weft.torch.record import Record, Size
+from weft.torch.record import Output, Record, Ref, Size
 from weft.torch.translate.builder import DTYPES
 from weft.torch.translate.core import Translation, Val
 
@@ -113,6 +113,8 @@ def _reasons(lowering: Lowering, calls: Sequence[FxNode]) -> dict[FxNode, str]:
         if reason is not None and not _follows(node):
             reasons[node] = reason
             _stand_in(reader, record, node)
+    # What others read is wanted, whoever they are.
+    record.outputs = [Output(n.name, Ref(i)) for n, i in reader.numbers().items() if n.users]
     builder = programs.OrderedBuilder(reader.attributes, {}, {})
     translation = Translation(record, builder, Streams().rules())
     for symbol in symbols_of(record):

@@ -197,9 +197,9 @@ class Translation:
         if function is None:
             raise Untranslatable(f"{self.record.place(node)} has no rule")
         self._node = node
-        args = [self._resolve(a) for a in node.args]
-        kwargs = {k: self._resolve(v) for k, v in node.kwargs.items()}
         try:
+            args = [self._resolve(a) for a in node.args]
+            kwargs = {k: self._resolve(v) for k, v in node.kwargs.items()}
             result = function(self, *args, **kwargs)
         except (Untranslatable, TypeError, ValueError, AssertionError, KeyError) as error:
             if isinstance(error, Untranslatable) and " at " in str(error):
