@@ -108,6 +108,24 @@ def results_for_torch() -> float:
     return max(error, distance(y.grad.numpy(), z.grad.numpy()))
 
 
+def literals() -> float:
+    """Tensors that a graph holds, of every dtype, in ranks 0 to 2."""
+    worst = 0.0
+    x = torch.randn(2, 3)
+    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.bool):
+
+        def f(x: torch.Tensor, dtype: torch.dtype = dtype) -> Any:
+            y = x.to(torch.bfloat16) if dtype == torch.bfloat16 else x
+            row = torch.tensor([1.5, 0, 3]).to(dtype)
+            held = torch.tensor([[1, 0, 1], [0, 1, 1]], dtype=dtype)
+            return y * row + torch.tensor(1, dtype=dtype), y + held
+
+        error, found = _error(f, [(x,)])
+        assert all(g.programs for g in found), [g.left for g in found]
+        worst = max(worst, error)
+    return worst
+
+
 BEHAVIOURS = (
-    signed_numbers, checkpoint, another_dtype, results_for_torch,
+    signed_numbers, checkpoint, another_dtype, results_for_torch, literals,
 )  # fmt: skip

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 import weft
 from weft.torch.dynamo import reading, steady
 from weft.torch.dynamo.layout import Order
@@ -124,7 +126,8 @@ def _key(record: Record, tensors: Mapping[str, Any], *rest: Any) -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in tensors.items():
         digest.update(name.encode())
-        digest.update(tensor.detach().contiguous().numpy().tobytes())
+        # As bytes: numpy has no bfloat16.
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
     digest.update(repr(rest).encode())
     return digest.hexdigest()
 
