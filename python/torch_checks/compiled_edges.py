@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from compiled import tensors
 from common import distance
 
+import weft
 from weft.torch.dynamo import backend
 
 
@@ -126,6 +127,36 @@ def literals() -> float:
     return worst
 
 
+def autocast() -> float:
+    """Batch normalization of float32 behind a convolution that autocast has made bfloat16."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+    ).eval()  # fmt: skip
+    norm: Any = model[1]
+    with torch.no_grad():
+        for p in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+            p.add_(torch.rand(8))
+    x = torch.randn(2, 3, 8, 8)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        error, found = _error(model, [(x,)])
+    assert [(g.programs, g.left) for g in found] == [(1, [])], found[0].left
+    return error * 2**8 * 1e-5  # one unit in bfloat16's last place is equal
+
+
+def nothing_ahead() -> float:
+    """Where what is computed of weights ahead makes no program, weights are as other arguments."""
+    from unittest import mock
+
+    from weft.torch.dynamo import programs
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8)).eval()
+    refusal = weft.UnsupportedError("no derived graph")
+    with torch.no_grad(), mock.patch.object(programs.steady, "split", side_effect=refusal) as split:
+        error, found = _error(model, [(torch.randn(5, 3),)])
+    assert split.called and [(g.programs, g.left) for g in found] == [(1, [])]
+    return error
+
+
 BEHAVIOURS = (
-    signed_numbers, checkpoint, another_dtype, results_for_torch, literals,
+    signed_numbers, checkpoint, another_dtype, results_for_torch, literals, autocast, nothing_ahead,
 )  # fmt: skip

@@ -140,9 +140,11 @@ class Lowering:
         nodes: Sequence[FxNode],
         outputs: Sequence[tuple[FxNode, FxNode | None]],
         place: Mapping[FxNode, int],
+        derives: bool = True,
     ) -> Part:
         """`outputs`: with the argument whose content a result becomes, or None. `place`: where in
-        the list of arguments an input or the source of a symbol stands."""
+        the list of arguments an input or the source of a symbol stands. Without `derives` nothing is computed of steady
+        inputs ahead."""
         reader = PartReader(self.module)
         record = reader.part(inputs, nodes, [n for n, _ in outputs])
         self._check(record, inputs)
@@ -151,13 +153,14 @@ class Lowering:
             raise Untranslatable(f"no argument gives the size '{missing[0]}'")
         input_orders = [order_of(value_of(n)) for n in inputs]
         output_orders = [order_of(value_of(target or n)) for n, target in outputs]
-        steady = [i for i, n in enumerate(inputs) if n in self.steady]
+        derives = derives and self.options.steady
+        steady = [i for i, n in enumerate(inputs) if derives and n in self.steady]
         made = programs.make(
             record,
             {n: t for n, t in reader.attributes.items()},
             [o or () for o in input_orders],
             [o or () for o in output_orders],
-            steady if self.options.steady else [],
+            steady,
             self.options.compile,
             self._signed_of(record),
         )
@@ -165,7 +168,7 @@ class Lowering:
         for (kind, which), spec in zip(made.inputs, made.program.inputs):
             if kind == "source":
                 node = inputs[which]
-                name = "steady" if which in steady and self.options.steady else self.form(node)
+                name = "steady" if which in steady else self.form(node)
                 ins.append((name, place[node], input_orders[which] or None))
             elif kind == "number":
                 symbol = symbols_of(record)[which]

@@ -244,8 +244,9 @@ def _assemble(
             inputs = list(takes)
             takes += symbols
             place = {n: i for i, n in enumerate(takes)}
+            outputs = [(n, None) for n in gives]
             try:
-                part = lowering.part(inputs, nodes, [(n, None) for n in gives], place)
+                part = _part(lowering, inputs, nodes, outputs, place)
             except UNFIT as error:
                 raise _Refused([n for n in nodes if counts(n)], str(error)) from error
             part.results = [("output", i) for i in range(len(gives))]
@@ -276,6 +277,22 @@ def _assemble(
     total = sum(1 for _, nodes in parts for n in nodes if counts(n))
     made = sum(1 for in_torch, _ in parts if not in_torch)
     return Lowered(Compiled(body), lowering.kind, total, made, left)
+
+
+def _part(
+    lowering: Lowering,
+    inputs: Sequence[FxNode],
+    nodes: Sequence[FxNode],
+    outputs: Sequence[tuple[FxNode, None]],
+    place: Mapping[FxNode, int],
+) -> Part:
+    """If need be, without what would be computed of steady inputs ahead."""
+    try:
+        return lowering.part(inputs, nodes, outputs, place)
+    except UNFIT:
+        if not any(n in lowering.steady for n in inputs):
+            raise
+        return lowering.part(inputs, nodes, outputs, place, derives=False)
 
 
 def _module(
