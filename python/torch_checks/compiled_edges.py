@@ -157,6 +157,27 @@ def nothing_ahead() -> float:
     return error
 
 
+def strides() -> float:
+    """Results that are not dense, of a part between others: their strides follow from sizes of
+    arguments, which the part itself takes or not."""
+
+    def taken(x: torch.Tensor, y: torch.Tensor) -> Any:
+        z = torch.special.bessel_j0(x).sin()
+        return z, (z + 1)[:, ::2], (x + 1).sum(0).expand_as(x), (z.sum() + y)[1:, :3]
+
+    def given(x: torch.Tensor, y: torch.Tensor) -> Any:
+        z = torch.special.bessel_j0(x)
+        return (z.cos() + 1)[:, ::2], torch.special.bessel_j0(y.cos())
+
+    calls = [(torch.randn(n, m), torch.randn(m, n)) for n, m in ((4, 6), (5, 8), (6, 10))]
+    worst = 0.0
+    for function in (taken, given):
+        error, found = _error(function, calls)
+        assert all(g.programs for g in found), [g.left for g in found]
+        worst = max(worst, error)
+    return worst
+
+
 BEHAVIOURS = (
-    signed_numbers, checkpoint, another_dtype, results_for_torch, literals, autocast, nothing_ahead,
+    signed_numbers, checkpoint, another_dtype, results_for_torch, literals, autocast, nothing_ahead, strides,
 )  # fmt: skip

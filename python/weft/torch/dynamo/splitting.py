@@ -18,7 +18,7 @@ from weft.torch.dynamo.lowering import (
     results_of,
 )
 from weft.torch.dynamo.reading import FxNode, PartReader, is_size, symbols_of, value_of
-from weft.torch.dynamo.running import Compiled, Computed, Mixed, Part, Step
+from weft.torch.dynamo.running import Compiled, Computed, Mixed, Part, Step, relaid_by
 from weft.torch.dynamo.seeded import Streams
 from weft.torch.record import Output, Record, Ref, Size
 from weft.torch.translate.builder import DTYPES
@@ -250,6 +250,15 @@ def _assemble(
             except UNFIT as error:
                 raise _Refused([n for n in nodes if counts(n)], str(error)) from error
             part.results = [("output", i) for i in range(len(gives))]
+            part.symbols = {
+                symbol: (place[argument], axis)
+                for symbol, (i, axis) in lowering.sources.items()
+                if (argument := lowering.arguments[i]) in place
+            }
+            missing = sorted(relaid_by(part) - part.symbols.keys())
+            if missing:
+                reason = f"no argument of the part gives the size '{missing[0]}'"
+                raise _Refused([n for n in nodes if counts(n)], reason)
         for n in gives:
             number[n] = count
             count += 1
