@@ -302,6 +302,33 @@ class GradientTest(unittest.TestCase):
                 up, down = ((x + s, w) if at == 0 else (x, w + s) for s in (step, -step))
                 self.assertAlmostEqual(got[i], (value(*up) - value(*down)) / 2e-6, 6)
 
+    def test_binary_cross_entropy_at_the_ends(self) -> None:
+        """Where p is 0 or 1, the loss is at most 100 and its gradient as torch defines it: (p - y)
+        over p (1 - p), the latter at least 1e-12. Both ways to it: backward operator and graph."""
+        p, y, w = np.array([1.0, 0.0, 0.25, 0.0]), np.array([1.0, 0.0, 1.0, 1.0]), np.arange(1.0, 5)
+        slope = w * (p - y) / np.maximum(p * (1 - p), 1e-12)
+        kind, one = TensorType("float64", (4,)), TensorType("float64", ())
+        forward = Node("aten.binary_cross_entropy.default", (Ref(0), Ref(1), Ref(2)), {}, (3,))
+        record = record_of(forward, values=[kind, kind, kind, one], output=3)
+        record.sources = [
+            Source("p", "parameter", 0, True), Source("y", "input", 1), Source("w", "input", 2)
+        ]  # fmt: skip
+        exported = weft.torch.build(record, {"p": p}, loss="y")
+        loss, by_p = weft.Session(exported.compile()).run(y, w)
+        np.testing.assert_allclose(loss, (3 * -np.log(0.25) + 4 * 100) / 4)
+        np.testing.assert_allclose(by_p, slope / 4)
+        for reduction, factor in ((0, 1.0), (1, 0.5), (2, 2.0)):
+            gradient_type = kind if reduction == 0 else one
+            backward = Node(
+                "aten.binary_cross_entropy_backward.default",
+                (Ref(0), Ref(1), Ref(2), Ref(3), reduction), {}, (4,),
+            )  # fmt: skip
+            record = record_of(backward, values=[gradient_type, kind, kind, kind, kind], output=4)
+            record.sources = [Source(n, "input", i) for i, n in enumerate("gpyw")]
+            dy = np.full(4 if reduction == 0 else (), factor * (4 if reduction == 1 else 1))
+            session = weft.Session(weft.torch.build(record, {}).compile())
+            np.testing.assert_allclose(session.run(dy, p, y, w)[0], slope * factor)
+
     def test_equal_calls_are_differentiated_once(self) -> None:
         values = [MATRIX] * 4
         record = record_of(

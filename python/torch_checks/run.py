@@ -140,6 +140,7 @@ def _random(names: list[str]) -> Iterator[tuple[str, Measure]]:
 def _compiled(names: list[str]) -> Iterator[tuple[str, Measure]]:
     import classifiers
     import compiled
+    import compiled_edges
     import transformers_set
 
     def transformer(name: str) -> str | None:
@@ -151,7 +152,7 @@ def _compiled(names: list[str]) -> Iterator[tuple[str, Measure]]:
         args = (torch.randn(2, 3, size, size),)
         return _within(compiled.inference_error(model, args, {}), 1e-5)
 
-    for function in compiled.BEHAVIOURS:
+    for function in (*compiled.BEHAVIOURS, *compiled_edges.BEHAVIOURS):
         if not names or function.__name__ in names:
             yield function.__name__, lambda f=function: _within(f(), 1e-5)  # type: ignore[misc]
     for name in names or transformers_set.ALL:

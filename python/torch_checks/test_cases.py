@@ -44,10 +44,46 @@ def _bert(folder: pathlib.Path) -> None:
     weft.torch.write_test_case(model, (), folder, kwargs)
 
 
+class Counting(torch.nn.Module):
+    """Returns a buffer that it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return self.total
+
+
+class Doubling(torch.nn.Module):
+    """Writes an input, and returns it as it is behind that."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x.mul_(2)
+        return x + 1, x
+
+
+def _counting(folder: pathlib.Path) -> None:
+    model = Counting()
+    weft.torch.write_test_case(model, (torch.ones(2),), folder)
+    assert torch.equal(model.total, torch.zeros(2))
+    assert np.array_equal(_read(folder / "test_data_set_0", "output")["output"], [1, 1])
+
+
+def _doubling(folder: pathlib.Path) -> None:
+    weft.torch.write_test_case(Doubling(), (torch.ones(2),), folder)
+    data = folder / "test_data_set_0"
+    assert np.array_equal(_read(data, "input")["x"], [1, 1])
+    assert np.array_equal(_read(data, "output")["updated_x"], [2, 2])
+
+
 CASES: dict[str, Callable[[pathlib.Path], None]] = {
     "LeNet with gradients": _lenet,
     "ResNet-18 in training and double, with gradients": _resnet18,
     "BERT": _bert,
+    "a buffer that is written": _counting,
+    "an input that is written": _doubling,
 }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,8 +61,14 @@ def write_test_case(
     module, given = model, tuple(args)
     if loss is not None:
         module, given, _ = with_loss(model, loss, args, targets, None)
+    # What goes in and comes out may change later: the model writes to inputs and buffers, and these
+    # are put back.
+    leaves = _copies(flatten_inputs(module, given, inputs))
     with _kept_buffers(model), torch.set_grad_enabled(loss is not None):
         result = module(*given, **inputs)
+        updated = [(f"updated_{n}", k, x) for n, k, x in flatten_inputs(module, given, inputs)]
+        results = _copies(leaf for leaf in updated if leaf[0] in graph.output_names)
+        results |= _copies((n, (), leaf) for n, leaf in flatten_outputs(result))
         names = [n for n, p in model.named_parameters() if n in exported.gradients]
         gradients: Sequence[Any] = ()
         if loss is not None and names:
@@ -70,10 +76,6 @@ def write_test_case(
             gradients = torch.autograd.grad(
                 result["loss"], [held[n] for n in names], allow_unused=True
             )
-    leaves = {
-        n: leaf for n, _, leaf in flatten_inputs(module, given, inputs) if _is_tensor(leaf)
-    }
-    results = {n: leaf for n, leaf in flatten_outputs(result) if _is_tensor(leaf)}
     place = pathlib.Path(folder)
     data = place / "test_data_set_0"
     data.mkdir(parents=True, exist_ok=True)
@@ -104,10 +106,11 @@ def _kept_buffers(model: Any) -> Iterator[None]:
                 buffer.copy_(content)
 
 
-def _is_tensor(value: Any) -> bool:
+def _copies(leaves: Iterable[tuple[str, Any, Any]]) -> dict[str, Any]:
+    """Of the tensors among them, by name."""
     import torch
 
-    return isinstance(value, torch.Tensor)
+    return {n: x.detach().clone() for n, _, x in leaves if isinstance(x, torch.Tensor)}
 
 
 def _write(path: pathlib.Path, name: str, tensor: Any) -> None:

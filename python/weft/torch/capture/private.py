@@ -181,6 +181,12 @@ def create_symbol(
     return str(symbol), size
 
 
+def may_be_negative(size: Any) -> bool:
+    """By what tracing knows of it so far."""
+    node = size.node
+    return bool(node.shape_env.bound_sympy(node.expr).lower < 0)
+
+
 def size_text(size: Any) -> str:
     """The expression of a SymInt, after what was decided about its symbols."""
     node = size.node

@@ -19,7 +19,7 @@ from weft.torch.dynamo.running import note, noted
 PARTITION = "min_cut"
 
 # Of what pickles (`running.py`): entries of AOTAutograd's cache in another are not read.
-_FORMAT = 2
+_FORMAT = 3
 
 _observers = threading.local()
 

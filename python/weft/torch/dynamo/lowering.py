@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import weft
+from weft.torch.capture import private
 from weft.torch.dynamo import programs
 from weft.torch.dynamo.layout import Order, numbers, order_of
 from weft.torch.dynamo.reading import FxNode, PartReader, is_size, symbols_of, value_of, view_of
@@ -58,6 +59,8 @@ class Lowering:
         output = next(n for n in nodes if n.op == "output")
         self.returned: list[Any] = list(output.args[0])
         self.sources: dict[str, tuple[int, int | None]] = {}
+        # Numbers among the arguments that may be negative.
+        self.signed: set[str] = set()
         self.left: list[tuple[str, str, str]] = []
         self.reader = PartReader(module)
         self._find_symbols()
@@ -71,6 +74,8 @@ class Lowering:
                 text = self.size_of(value)
                 if isinstance(text, Size) and text.text.isidentifier():
                     self.sources.setdefault(text.text, (i, None))
+                    if private.may_be_negative(value):
+                        self.signed.add(text.text)
         for i, node in enumerate(self.arguments):
             value = value_of(node)
             if isinstance(value, torch.Tensor):
@@ -135,9 +140,11 @@ class Lowering:
         nodes: Sequence[FxNode],
         outputs: Sequence[tuple[FxNode, FxNode | None]],
         place: Mapping[FxNode, int],
+        derives: bool = True,
     ) -> Part:
         """`outputs`: with the argument whose content a result becomes, or None. `place`: where in
-        the list of arguments an input or the source of a symbol stands."""
+        the list of arguments an input or the source of a symbol stands. Without `derives` nothing is computed of steady
+        inputs ahead."""
         reader = PartReader(self.module)
         record = reader.part(inputs, nodes, [n for n, _ in outputs])
         self._check(record, inputs)
@@ -146,20 +153,22 @@ class Lowering:
             raise Untranslatable(f"no argument gives the size '{missing[0]}'")
         input_orders = [order_of(value_of(n)) for n in inputs]
         output_orders = [order_of(value_of(target or n)) for n, target in outputs]
-        steady = [i for i, n in enumerate(inputs) if n in self.steady]
+        derives = derives and self.options.steady
+        steady = [i for i, n in enumerate(inputs) if derives and n in self.steady]
         made = programs.make(
             record,
             {n: t for n, t in reader.attributes.items()},
             [o or () for o in input_orders],
             [o or () for o in output_orders],
-            steady if self.options.steady else [],
+            steady,
             self.options.compile,
+            self._signed_of(record),
         )
         ins: list[tuple[str, int, Order | None]] = []
         for (kind, which), spec in zip(made.inputs, made.program.inputs):
             if kind == "source":
                 node = inputs[which]
-                name = "steady" if which in steady and self.options.steady else self.form(node)
+                name = "steady" if which in steady else self.form(node)
                 ins.append((name, place[node], input_orders[which] or None))
             elif kind == "number":
                 symbol = symbols_of(record)[which]
@@ -190,6 +199,24 @@ class Lowering:
             [place[inputs[i]] for i in made.derived_from],
             nodes=sum(1 for n in nodes if counts(n)),
         )
+
+    def signed_in(self, node: FxNode) -> list[str]:
+        """Symbols that may be negative where a size of this node's results has them."""
+        value = value_of(node)
+        kinds = value if isinstance(value, (list, tuple)) else [value]
+        dims = [self.size_of(d) for v in kinds for d in getattr(v, "shape", ())]
+        found = {s for d in dims if isinstance(d, Size) for s in sizes.symbols_in(d)}
+        return sorted(found & self.signed)
+
+    def _signed_of(self, record: Record) -> list[str]:
+        """Symbols of a record that are numbers alone and may be negative."""
+        dims = {s for kind in record.values for d in getattr(kind, "dims", ())
+                if isinstance(d, Size) for s in sizes.symbols_in(d)}  # fmt: skip
+        found = [s for s in symbols_of(record) if s in self.signed]
+        for symbol in found:
+            if symbol in dims:
+                raise Untranslatable(f"a size of '{symbol}', which may be negative")
+        return found
 
     def form(self, node: FxNode) -> str:
         """Whether an argument may be a negated view when it comes: dynamo guards those of the
@@ -229,13 +256,18 @@ def _strides(sizes: tuple[int, ...], order: Order) -> tuple[int, ...]:
     return tuple(strides)
 
 
+# What says that nodes are for torch: no rule, a program that cannot be made, an argument that no
+# record holds, a rule that gives another dtype than torch.
+UNFIT = (Untranslatable, weft.Error, ValueError, AssertionError)
+
+
 def lower(
     module: torch.fx.GraphModule, kind: str, steady: Sequence[int], options: Options
 ) -> Lowered:
     lowering = Lowering(module, kind, steady, options)
     try:
         return _whole(lowering)
-    except (Untranslatable, weft.Error):
+    except UNFIT:
         from weft.torch.dynamo.splitting import split
 
         return split(lowering)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 import weft
 from weft.torch.dynamo import reading, steady
@@ -51,7 +53,10 @@ class OrderedBuilder(GraphBuilder):
         back = [order.index(d) for d in range(len(order))]
         return self.node("Transpose", [entry], {"perm": back}, 1, "")[0]
 
-    def number(self, name: str, symbol: str) -> weft.Entry:
+    def number(self, name: str, symbol: str, signed: bool = False) -> weft.Entry:
+        """A number that an argument is; `signed`: it is no size, and may be negative."""
+        if signed:
+            return self.input(name, "int64", [])
         entry = self.graph.number(name, symbol)
         # The declared input, not the number made of it.
         self._inputs.append(next(e for e in self.graph.inputs if e.name == name))
@@ -69,17 +74,19 @@ def translate(
     tensors: Mapping[str, Any],
     input_orders: Mapping[str, Order],
     output_orders: Mapping[str, Order],
+    signed: Collection[str] = (),
 ) -> tuple[weft.Graph, list[str]]:
-    """The graph, and the symbols that it takes as numbers. Raises Untranslatable."""
+    """The graph, and the symbols that it takes as numbers, of which `signed` may be negative.
+    Raises Untranslatable."""
     from weft.torch.translate import families  # noqa: F401 (registers the rules)
 
     builder = OrderedBuilder(tensors, input_orders, output_orders)
     streams = Streams()
-    translation = Translation(record, builder, streams.rules())
+    translation = Translation(record, builder, streams.rules(), signed=signed)
     given = reading.plain_symbols(record)
     fed = [s for s in reading.symbols_of(record) if s not in given]
     for symbol in fed:
-        entry = builder.number(f"number_{symbol}", symbol)
+        entry = builder.number(f"number_{symbol}", symbol, symbol in signed)
         translation.bind_symbol(symbol, Val(entry, "int64", ()))
     translation.sources()
     translation.run()
@@ -98,13 +105,15 @@ def make(
     output_orders: Sequence[Order],
     steady_sources: Sequence[int],
     options: Mapping[str, Any],
+    signed: Collection[str] = (),
 ) -> Made:
     """Compiles a record, or finds what has been made of one like it."""
-    key = _key(record, tensors, input_orders, output_orders, steady_sources, options)
+    negative = [s in signed for s in reading.symbols_of(record)]
+    key = _key(record, tensors, input_orders, output_orders, steady_sources, options, negative)
     known = _PROGRAMS.get(key)
     if known is None:
         known = _PROGRAMS[key] = _make(
-            record, tensors, input_orders, output_orders, steady_sources, options
+            record, tensors, input_orders, output_orders, steady_sources, options, signed
         )
         if len(_PROGRAMS) > _KEPT:
             _PROGRAMS.popitem(last=False)
@@ -117,7 +126,8 @@ def _key(record: Record, tensors: Mapping[str, Any], *rest: Any) -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in tensors.items():
         digest.update(name.encode())
-        digest.update(tensor.detach().contiguous().numpy().tobytes())
+        # As bytes: numpy has no bfloat16.
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
     digest.update(repr(rest).encode())
     return digest.hexdigest()
 
@@ -129,11 +139,12 @@ def _make(
     output_orders: Sequence[Order],
     steady_sources: Sequence[int],
     options: Mapping[str, Any],
+    signed: Collection[str] = (),
 ) -> Made:
     names = [s.name for s in record.sources if s.kind == "input"]
     outputs = [o.name for o in record.outputs]
     graph, fed = translate(
-        record, tensors, dict(zip(names, input_orders)), dict(zip(outputs, output_orders))
+        record, tensors, dict(zip(names, input_orders)), dict(zip(outputs, output_orders)), signed
     )
     where: dict[str, tuple[str, Any]] = {n: ("source", i) for i, n in enumerate(names)}
     symbols = reading.symbols_of(record)

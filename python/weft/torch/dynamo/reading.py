@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -45,6 +45,9 @@ class PartReader(FxReader):
             self.record.outputs.append(Output(f"output_{i}", self.argument(node)))
         return self.record
 
+    def numbers(self) -> Mapping[FxNode, int]:
+        """Values of the record by the nodes that give them."""
+        return self._numbers
 
     def stand_in(self, node: FxNode, values: Sequence[Any]) -> None:
         """Results of a node that is none of the record: inputs of it."""

@@ -17,7 +17,7 @@ import torch
 import weft
 from weft._weft import _Caller
 from weft.torch.capture import private
-from weft.torch.dynamo.layout import Order, numbers, relaid
+from weft.torch.dynamo.layout import Order, relaid
 from weft.torch.record import Size
 from weft.torch.translate import sizes
 
@@ -67,7 +67,7 @@ class Part:
         for i, out in enumerate(self.outputs):
             if isinstance(out, Born):
                 outputs.append((None, out.dtype, out.order or None, out.sizes, out.strides))
-                if out.relaid is not None and (self.symbols or numbers(out.relaid) is not None):
+                if out.relaid is not None:
                     relaying += [
                         (at, out.relaid)
                         for at, (kind, index) in enumerate(self.results)
@@ -88,6 +88,17 @@ class Part:
             written=torch.autograd.graph.increment_version,
         )
         return Relaying(caller, relaying, self.symbols) if relaying else caller
+
+
+def relaid_by(part: Part) -> set[str]:
+    """Symbols that strides of its results are made of."""
+    found: set[str] = set()
+    for out in part.outputs:
+        if isinstance(out, Born):
+            for stride in out.relaid or ():
+                if isinstance(stride, Size):
+                    found |= sizes.symbols_in(stride)
+    return found
 
 
 class Deriving:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-import weft
 from weft.torch.dynamo import programs
 from weft.torch.dynamo.lowering import (
     EFFECTS,
+    UNFIT,
     Lowered,
     Lowering,
     counts,
@@ -18,11 +18,11 @@ from weft.torch.dynamo.lowering import (
     results_of,
 )
 from weft.torch.dynamo.reading import FxNode, PartReader, is_size, symbols_of, value_of
-from weft.torch.dynamo.running import Compiled, Computed, Mixed, Part, Step
+from weft.torch.dynamo.running import Compiled, Computed, Mixed, Part, Step, relaid_by
 from weft.torch.dynamo.seeded import Streams
-from weft.torch.record import Record, Size
+from weft.torch.record import Output, Record, Ref, Size
 from weft.torch.translate.builder import DTYPES
-from weft.torch.translate.core import Translation, Untranslatable, Val
+from weft.torch.translate.core import Translation, Val
 
 _COPY = torch.ops.aten.copy_.default
 
@@ -35,7 +35,7 @@ def split(lowering: Lowering) -> Lowered:
             n for n in live_nodes(lowering.calls, [*own, *effects]) if not is_size(n)
         ]
         _check_sizes(lowering, calls)
-    except Untranslatable as error:
+    except UNFIT as error:
         return _all_torch(lowering, str(error))
     reasons = _reasons(lowering, calls)
     while True:
@@ -100,6 +100,8 @@ def _reasons(lowering: Lowering, calls: Sequence[FxNode]) -> dict[FxNode, str]:
     made: list[tuple[FxNode, int]] = []
     for node in calls:
         reason = _unfit(node)
+        if reason is None and (signed := lowering.signed_in(node)):
+            reason = f"a size of '{signed[0]}', which may be negative"
         if reason is None:
             before = len(record.nodes)
             try:
@@ -111,10 +113,12 @@ def _reasons(lowering: Lowering, calls: Sequence[FxNode]) -> dict[FxNode, str]:
         if reason is not None and not _follows(node):
             reasons[node] = reason
             _stand_in(reader, record, node)
+    # What others read is wanted, whoever they are.
+    record.outputs = [Output(n.name, Ref(i)) for n, i in reader.numbers().items() if n.users]
     builder = programs.OrderedBuilder(reader.attributes, {}, {})
     translation = Translation(record, builder, Streams().rules())
     for symbol in symbols_of(record):
-        entry = builder.number(f"number_{symbol}", symbol)
+        entry = builder.number(f"number_{symbol}", symbol, symbol in lowering.signed)
         translation.bind_symbol(symbol, Val(entry, "int64", ()))
     translation.sources()
     for node, i in made:
@@ -240,11 +244,21 @@ def _assemble(
             inputs = list(takes)
             takes += symbols
             place = {n: i for i, n in enumerate(takes)}
+            outputs = [(n, None) for n in gives]
             try:
-                part = lowering.part(inputs, nodes, [(n, None) for n in gives], place)
-            except (Untranslatable, weft.Error) as error:
+                part = _part(lowering, inputs, nodes, outputs, place)
+            except UNFIT as error:
                 raise _Refused([n for n in nodes if counts(n)], str(error)) from error
             part.results = [("output", i) for i in range(len(gives))]
+            part.symbols = {
+                symbol: (place[argument], axis)
+                for symbol, (i, axis) in lowering.sources.items()
+                if (argument := lowering.arguments[i]) in place
+            }
+            missing = sorted(relaid_by(part) - part.symbols.keys())
+            if missing:
+                reason = f"no argument of the part gives the size '{missing[0]}'"
+                raise _Refused([n for n in nodes if counts(n)], reason)
         for n in gives:
             number[n] = count
             count += 1
@@ -272,6 +286,22 @@ def _assemble(
     total = sum(1 for _, nodes in parts for n in nodes if counts(n))
     made = sum(1 for in_torch, _ in parts if not in_torch)
     return Lowered(Compiled(body), lowering.kind, total, made, left)
+
+
+def _part(
+    lowering: Lowering,
+    inputs: Sequence[FxNode],
+    nodes: Sequence[FxNode],
+    outputs: Sequence[tuple[FxNode, None]],
+    place: Mapping[FxNode, int],
+) -> Part:
+    """If need be, without what would be computed of steady inputs ahead."""
+    try:
+        return lowering.part(inputs, nodes, outputs, place)
+    except UNFIT:
+        if not any(n in lowering.steady for n in inputs):
+            raise
+        return lowering.part(inputs, nodes, outputs, place, derives=False)
 
 
 def _module(

@@ -118,16 +118,17 @@ def _fold_normalizations(graph: weft.Graph, known: set[weft.Entry]) -> None:
     if found:
         graph.infer()
     # Edits forget what is inferred behind them.
-    ranks = [_rank_of(n.inputs[0]) for n in found]
-    for node, rank in zip(found, ranks):
+    kinds = [(_rank_of(n.inputs[0]), {e.dtype for e in n.inputs if e is not None}) for n in found]
+    for node, (rank, dtypes) in zip(found, kinds):
         if node.attrs.get("training_mode") or rank < 2:
             continue
         x, scale, shift, mean, variance = node.inputs[:5]
         if x is None or not all(e in known for e in (scale, shift, mean, variance)):
             continue
         assert scale is not None and variance is not None
-        # Half precision has no bits to spare for a factor in the weights.
-        if scale.dtype not in _WIDE:
+        # Half precision has no bits to spare for a factor in the weights; under autocast it is that
+        # of x alone.
+        if scale.dtype not in _WIDE or len(dtypes) > 1:
             continue
         epsilon = float(node.attrs.get("epsilon", 1e-5))
         factor = op("Div", scale, op("Sqrt", variance + epsilon))

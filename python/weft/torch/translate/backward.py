@@ -389,7 +389,7 @@ def _loss(name: str) -> None:
     rule(f"aten.{name}_backward.default")(function)
 
 
-for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"):
+for _name in ("mse_loss", "smooth_l1_loss", "huber_loss"):
     _loss(_name)
 
 

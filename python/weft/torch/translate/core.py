@@ -13,7 +13,7 @@ that gives another dtype is a bug and raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, Union
 
@@ -108,6 +108,7 @@ class Translation:
         builder: Builder,
         rules: Mapping[str, Rule] | None = None,
         with_gradients: bool = False,
+        signed: Collection[str] = (),
     ) -> None:
         self.record = record
         self.builder = builder
@@ -119,6 +120,8 @@ class Translation:
         self._constants: dict[tuple[Any, ...], Val] = {}
         self._symbols: dict[str, tuple[Val, int] | Val] = {}
         self._size_values: dict[str, Val] = {}
+        # Symbols that are no sizes and may be negative.
+        self._signed = frozenset(signed)
         self._node: Node | None = None
         # Gradients will be taken, so borders of them must show in the graph.
         self.with_gradients = with_gradients
@@ -179,7 +182,7 @@ class Translation:
         try:
             self.node(node)
             return None
-        except Untranslatable as error:
+        except (Untranslatable, AssertionError) as error:
             for index in node.results:
                 if index is None or isinstance(self.record.values[index], SizeType):
                     continue
@@ -194,9 +197,9 @@ class Translation:
         if function is None:
             raise Untranslatable(f"{self.record.place(node)} has no rule")
         self._node = node
-        args = [self._resolve(a) for a in node.args]
-        kwargs = {k: self._resolve(v) for k, v in node.kwargs.items()}
         try:
+            args = [self._resolve(a) for a in node.args]
+            kwargs = {k: self._resolve(v) for k, v in node.kwargs.items()}
             result = function(self, *args, **kwargs)
         except (Untranslatable, TypeError, ValueError, AssertionError, KeyError) as error:
             if isinstance(error, Untranslatable) and " at " in str(error):
@@ -463,8 +466,9 @@ class Translation:
             return self.op("Pow", *args)
         if op == "//" and args[0].dtype == "int64":
             # ONNX truncates; sizes are not negative, differences of them may be.
-            quotient = self.op("Div", *args)
-            return quotient
+            if self._signed:
+                args = [self.op("Sub", args[0], self.op("Mod", *args)), args[1]]
+            return self.op("Div", *args)
         if any(v.dtype == "float64" for v in args):
             args = [self.cast(v, "float64") for v in args]
         names = {"+": "Add", "-": "Sub", "*": "Mul", "%": "Mod", "max": "Max", "min": "Min"}

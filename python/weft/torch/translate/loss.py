@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.torch.record import DType
+from weft.torch.translate import sizes
 from weft.torch.translate.core import Translation, Untranslatable, Val, rule
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -104,12 +105,34 @@ def huber_loss(
 def binary_cross_entropy(
     t: Translation, self: Val, target: Val, weight: Val | None = None, reduction: int = 1
 ) -> Val:
-    low = t.scalar(-100.0, self.dtype)
-    log_p = t.op("Max", t.op("Log", self), low)
-    log_q = t.op("Max", t.op("Log", t.binary("Sub", 1, self, self.dtype)), low)
-    other = t.binary("Sub", 1, target, self.dtype)
+    """Logarithms are at least -100; the gradient is that of `bce_slope`, since one of a logarithm
+    at 0 would be no number. Of what stands for it, p - border(p), the value is 0."""
+    p = t.border(self)
+    low = t.scalar(-100.0, p.dtype)
+    log_p = t.op("Max", t.op("Log", p), low)
+    log_q = t.op("Max", t.op("Log", t.binary("Sub", 1, p, p.dtype)), low)
+    other = t.binary("Sub", 1, target, p.dtype)
     y = t.op("Neg", t.add(t.mul(log_p, target), t.mul(log_q, other)))
+    if p is not self:
+        y = t.add(y, t.mul(t.sub(self, p), t.border(bce_slope(t, p, target))))
     return _reduced(t, y if weight is None else t.mul(y, weight), reduction)
+
+
+def bce_slope(t: Translation, p: Val, target: Val) -> Val:
+    """(p - y) / (p (1 - p)), where p is 0 or 1 as torch has it."""
+    spread = t.mul(p, t.binary("Sub", 1, p, p.dtype))
+    return t.div(t.sub(p, target), t.op("Max", spread, t.scalar(1e-12, p.dtype)))
+
+
+@rule("aten.binary_cross_entropy_backward.default")
+def binary_cross_entropy_backward(
+    t: Translation, grad_output: Val, self: Val, target: Val, weight: Val | None = None,
+    reduction: int = 1,
+) -> Val:  # fmt: skip
+    x = t.mul(bce_slope(t, self, target), grad_output)
+    if weight is not None:
+        x = t.mul(x, weight)
+    return x if reduction != 1 else t.div(x, sizes.product(self.dims))
 
 
 @rule("aten.binary_cross_entropy_with_logits.default")
