@@ -190,6 +190,17 @@ class RulesTest(unittest.TestCase):
         self.assertEqual([o.kind for o in found], ["specialization", "operator", "operator"])
         self.assertEqual([o.place for o in found], ["m.py:9", "m.py:7", "m.py:7"])
 
+    def test_sizes_that_are_rounded_up(self) -> None:
+        """full(ceil(n / 2)): at odd sizes too."""
+        record = record_of(
+            Node("aten.full.default", ((Size("CeilDiv(n, 2)"),), 3.0), {}, (1,)),
+            values=[TensorType("float32", (Size("n"),)),
+                    TensorType("float32", (Size("CeilDiv(n, 2)"),))], output=1,
+        )  # fmt: skip
+        session = weft.Session(weft.torch.build(record, {}).compile())
+        for n in (1, 6, 7):
+            self.assertEqual(session.run(np.ones(n, np.float32))[0].shape, ((n + 1) // 2,))
+
     def test_no_node_for_what_nothing_needs(self) -> None:
         record = record_of(
             Node("aten.unheard_of.default", (Ref(0),), {}, (1,)),

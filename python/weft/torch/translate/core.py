@@ -461,18 +461,20 @@ class Translation:
         if op == "sqrt":
             return self.op("Sqrt", self.cast(args[0], "float64"))
         if op == "ceildiv":
-            return self.op("Neg", self._size_op("//", [self.op("Neg", args[0]), args[1]]))
+            return self.op("Neg", self._floor_divide(self.op("Neg", args[0]), args[1]))
         if op == "**":
             return self.op("Pow", *args)
         if op == "//" and args[0].dtype == "int64":
-            # ONNX truncates; sizes are not negative, differences of them may be.
-            if self._signed:
-                args = [self.op("Sub", args[0], self.op("Mod", *args)), args[1]]
-            return self.op("Div", *args)
+            # Sizes are not negative, differences of them may be.
+            return self._floor_divide(*args) if self._signed else self.op("Div", *args)
         if any(v.dtype == "float64" for v in args):
             args = [self.cast(v, "float64") for v in args]
         names = {"+": "Add", "-": "Sub", "*": "Mul", "%": "Mod", "max": "Max", "min": "Min"}
         return self.op(names[op], *args)
+
+    def _floor_divide(self, a: Val, b: Val) -> Val:
+        """ONNX's division of integers truncates."""
+        return self.op("Div", self.op("Sub", a, self.op("Mod", a, b)), b)
 
     def shape(self, dims: Sequence[Dim]) -> Val:
         """An int64 vector of sizes."""
