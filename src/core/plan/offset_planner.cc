@@ -91,10 +91,53 @@ void Bisect(const Instance& in, int64_t enough, int64_t work, int64_t* bound, Pa
   }
 }
 
+/// All planners in turn, cheapest first, until a packing is at most `enough` high; what is left of
+/// the work goes to the search, which may raise the bound.
+void Improve(const Instance& in, int64_t enough, int64_t work, int64_t* bound, Packing* best) {
+  const bool thorough = work >= kThorough;
+  // One planner, with `part` of the work that is left; not at all where it is sure to need more.
+  const auto spend = [&](int64_t part, int64_t need, const auto& planner) {
+    int64_t share = work / part;
+    if (best->height <= enough || need > share) return;
+    work -= share;
+    if (std::optional<Packing> packing = planner(&share))
+      if (packing->height < best->height) *best = *std::move(packing);
+    work += std::max<int64_t>(share, 0);
+  };
+  const int64_t n = in.n(), pairs = Pairs(in), alive = pairs / n;
+  // Which of these weights is best differs from one instance to the next.
+  for (const auto& [closeness, backwards] : {std::pair{4.0, false}, {1.0, false}, {4.0, true}})
+    spend(2, n * (3 * alive + 64),
+          [&, closeness = closeness, backwards = backwards](int64_t* share) {
+            return SweepByEnds(in, closeness, backwards, best->height, share);
+          });
+  const int64_t need = in.n() <= kShelf ? n * n / 4 : pairs * kEachPair;
+  const std::vector<std::vector<uint32_t>> orders = Orders(in);
+  for (const std::vector<uint32_t>& order : orders)
+    spend(4, need, [&](int64_t* share) { return FirstFit(in, order, best->height, share); });
+  if (need > work / 4) {
+    spend(2, 0, [&](int64_t* share) {
+      *share -= 300 * n;
+      return std::optional(Skyline(in, orders.back()));
+    });
+    spend(4, n * kStretch / 2,
+          [&](int64_t* share) { return PackStretches(in, best->height, share); });
+  }
+  spend(4, n * n, [&](int64_t* share) { return FillValleys(in, enough, share); });
+  spend(in.n() > kSearched ? 1
+        : thorough         ? 64
+                           : 2,
+        0, [&](int64_t* share) {
+          Packing repaired = *best;
+          RepairWindows(in, enough, share, &repaired);
+          return std::optional(std::move(repaired));
+        });
+  if (best->height > enough) Bisect(in, enough, work, bound, best);
+}
+
 }  // namespace
 
 Plan PlanOffsets(const std::vector<PlanItem>& items, const PlanEffort& effort) {
-  CheckItems(items);
   const int64_t live = PeakLive(items);
   const Instance in(items);
   Plan plan;
@@ -105,44 +148,8 @@ Plan PlanOffsets(const std::vector<PlanItem>& items, const PlanEffort& effort) {
   const bool thorough = effort.work >= kThorough;
   const int64_t enough = std::max({bound, fits, thorough ? 0 : bound + bound / kCloseEnough});
   Packing best = Sweep(in);
-  int64_t work = effort.work > 0 ? effort.work : kBinding + kEach * in.n();
-  /// One planner, with `part` of the work that is left; not at all where it is sure to need more.
-  const auto spend = [&](int64_t part, int64_t need, const auto& planner) {
-    int64_t share = work / part;
-    if (best.height <= enough || need > share) return;
-    work -= share;
-    if (std::optional<Packing> packing = planner(&share))
-      if (packing->height < best.height) best = *std::move(packing);
-    work += std::max<int64_t>(share, 0);
-  };
-  const int64_t n = in.n(), pairs = Pairs(in), alive = pairs / n;
-  // Which of these weights is best differs from one instance to the next.
-  for (const auto& [closeness, backwards] : {std::pair{4.0, false}, {1.0, false}, {4.0, true}})
-    spend(2, n * (3 * alive + 64),
-          [&, closeness = closeness, backwards = backwards](int64_t* share) {
-            return SweepByEnds(in, closeness, backwards, best.height, share);
-          });
-  const int64_t need = in.n() <= kShelf ? n * n / 4 : pairs * kEachPair;
-  for (const std::vector<uint32_t>& order : Orders(in))
-    spend(4, need, [&](int64_t* share) { return FirstFit(in, order, best.height, share); });
-  if (need > work / 4) {
-    spend(2, 0, [&](int64_t* share) {
-      *share -= 300 * n;
-      return std::optional(Skyline(in, Orders(in).back()));
-    });
-    spend(4, n * kStretch / 2,
-          [&](int64_t* share) { return PackStretches(in, best.height, share); });
-  }
-  spend(4, n * n, [&](int64_t* share) { return FillValleys(in, enough, share); });
-  spend(in.n() > kSearched ? 1
-        : thorough         ? 64
-                           : 2,
-        0, [&](int64_t* share) {
-          Packing repaired = best;
-          RepairWindows(in, enough, share, &repaired);
-          return std::optional(std::move(repaired));
-        });
-  if (best.height > enough) Bisect(in, enough, work, &bound, &best);
+  if (best.height > enough)
+    Improve(in, enough, effort.work > 0 ? effort.work : kBinding + kEach * in.n(), &bound, &best);
   for (uint32_t i = 0; i < in.n(); ++i) {
     int64_t& offset = plan.offsets[in.id[i]];
     WEFT_CHECK(!__builtin_mul_overflow(best.at[i], in.unit, &offset), kOverflow,
