@@ -128,10 +128,10 @@ std::shared_ptr<const Plan> MakePlan(const MoveFinder& finder, const Kernel& ker
                                      const int64_t* dims) {
   auto plan = std::make_shared<Plan>();
   if (!finder.Find(dims, &plan->moves) || !IsWorth(plan->moves, kernel)) return nullptr;
-  plan->moves = TakenApart(std::move(plan->moves), kernel);
   for (const ElementMove& writes : plan->moves)
     for (const ElementMove& reads : plan->moves)
       if (reads.from >= 0 && reads.to != writes.to) plan->apart.insert({writes.to, reads.from});
+  plan->moves = TakenApart(std::move(plan->moves), kernel);
   const auto order = [](const ElementMove& m) {
     const CopyDim d = m.dims.empty() ? CopyDim{1, 0, 1} : m.dims[0];
     return std::make_tuple(m.to, m.to_offset / d.to_step, d.extent, d.to_step, CutAxis(m));
