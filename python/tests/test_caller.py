@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,15 @@ def product(rows: Any = 3) -> weft.Graph:
 def new(dtype: Any = np.float32, sizes: Any = None) -> tuple[Any, ...]:
     strides = None if sizes is None else tuple(int(np.prod(sizes[i + 1 :])) for i in range(len(sizes)))
     return None, dtype, None, sizes, strides
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    """Of 1, 5 and 9, at once."""
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 5, 9)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
 
 
 class SteadyTest(unittest.TestCase):
@@ -228,11 +238,7 @@ class CallerTest(unittest.TestCase):
                 except Exception as error:
                     wrong.append(error)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in (1, 5, 9)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        in_threads(work)
         self.assertEqual(wrong, [])
 
     def test_a_derivation_that_fails_is_tried_again(self) -> None:
@@ -271,11 +277,7 @@ class CallerTest(unittest.TestCase):
                 if not np.allclose(y, np.maximum(x @ w, 0), rtol=1e-3, atol=1e-3):
                     wrong.append(rows)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in (1, 5, 9)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        in_threads(work)
         self.assertEqual(wrong, [])
 
     def test_misuse(self) -> None:

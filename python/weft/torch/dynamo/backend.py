@@ -3,9 +3,7 @@ and gradients and hands over graphs of aten operators."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +11,8 @@ import torch
 from weft._weft import _touch, abi_id, version
 from weft.torch.capture import private
 from weft.torch.dynamo.lowering import Lowered, Options, lower
-from weft.torch.dynamo.running import note, noted
+from weft.torch.dynamo.noting import Noted
+from weft.torch.dynamo.running import noted
 
 # How a joint graph is cut: bench/results/2026-11-28-torch-compile-cpu.md.
 PARTITION = "min_cut"
@@ -21,19 +20,7 @@ PARTITION = "min_cut"
 # Of what pickles (`running.py`): entries of AOTAutograd's cache in another are not read.
 _FORMAT = 3
 
-_observers = threading.local()
-
-
-@contextlib.contextmanager
-def observed() -> Iterator[list[Lowered]]:
-    """What this thread lowers inside."""
-    found: list[Lowered] = []
-    before = getattr(_observers, "found", None)
-    _observers.found = found
-    try:
-        yield found
-    finally:
-        _observers.found = before
+observed = Noted[Lowered]()
 
 
 def _compiler(kind: str, options: Options) -> Callable[..., Any]:
@@ -43,10 +30,8 @@ def _compiler(kind: str, options: Options) -> Callable[..., Any]:
             made = lower(module, kind, steady, options)
         if kind == "inference":
             made.compiled.alone = private.needs_no_wrapper(len(example_inputs))
-        note(made.compiled)
-        found = getattr(_observers, "found", None)
-        if found is not None:
-            found.append(made)
+        noted.add(made.compiled)
+        observed.add(made)
         return made.compiled
 
     return compile
@@ -75,7 +60,7 @@ def weft(
         keep_inference_input_mutations=True,
     )
     kept = sorted({**dict(options or {}), "partition": partition}.items())
-    with private.cached_as(f"weft {_FORMAT} {version} {abi_id} {kept}", cached), noted() as parts:
+    with private.cached_as(f"weft {_FORMAT} {version} {abi_id} {kept}", cached), noted.inside() as parts:
         made: Callable[..., Any] = backend(module, example_inputs)
     direct = parts[0].direct() if len(parts) == 1 else None
     return made if direct is None else direct

@@ -72,6 +72,6 @@ def explain(
         return backend.weft(module, example_inputs, options=options, cached=False)
 
     compiled = torch.compile(model, backend=compiler, dynamic=dynamic)
-    with backend.observed() as found:
+    with backend.observed.inside() as found:
         compiled(*args, **dict(kwargs or {}))
     return Explanation(found)

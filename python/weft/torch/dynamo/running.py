@@ -6,9 +6,7 @@ the next process.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +16,7 @@ import weft
 from weft._weft import _Caller
 from weft.torch.capture import private
 from weft.torch.dynamo.layout import Order, relaid
+from weft.torch.dynamo.noting import Noted
 from weft.torch.record import Size
 from weft.torch.translate import sizes
 
@@ -264,7 +263,7 @@ class Compiled(_OutputCode):  # type: ignore[misc]
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """AOTAutograd's cache had it."""
-        note(self)
+        noted.add(self)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None: ...
 
@@ -276,22 +275,5 @@ class Compiled(_OutputCode):  # type: ignore[misc]
         self.alone = state["alone"]
 
 
-_noted = threading.local()
-
-
-def note(compiled: Compiled) -> None:
-    """The backend that this thread is in has made it, or found it in the cache."""
-    found = getattr(_noted, "found", None)
-    if found is not None:
-        found.append(compiled)
-
-
-@contextlib.contextmanager
-def noted() -> Iterator[list[Compiled]]:
-    found: list[Compiled] = []
-    before = getattr(_noted, "found", None)
-    _noted.found = found
-    try:
-        yield found
-    finally:
-        _noted.found = before
+# What the backend that a thread is in has made, or found in the cache.
+noted = Noted[Compiled]()

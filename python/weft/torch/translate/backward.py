@@ -346,16 +346,21 @@ def weight_norm_backward(
 def softmax_backward(
     t: Translation, grad_output: Val, output: Val, dim: int, input_dtype: DType
 ) -> Val:
-    args = (missing(input_dtype.name, output.dims), dim, False)
-    return gradient(t, "aten._softmax.default", args, [0], grad_output, saved={0: output})[0]
+    return _softmax_gradient(t, "aten._softmax.default", grad_output, output, dim, input_dtype)
 
 
 @rule("aten._log_softmax_backward_data.default")
 def log_softmax_backward(
     t: Translation, grad_output: Val, output: Val, dim: int, input_dtype: DType
 ) -> Val:
+    return _softmax_gradient(t, "aten._log_softmax.default", grad_output, output, dim, input_dtype)
+
+
+def _softmax_gradient(
+    t: Translation, forward: str, grad_output: Val, output: Val, dim: int, input_dtype: DType
+) -> Val:
     args = (missing(input_dtype.name, output.dims), dim, False)
-    return gradient(t, "aten._log_softmax.default", args, [0], grad_output, saved={0: output})[0]
+    return gradient(t, forward, args, [0], grad_output, saved={0: output})[0]
 
 
 @rule("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
