@@ -1,0 +1,150 @@
+/// memory_problem.cc: the account of memory_problem.h. What a value made by one running of a node
+/// is called here an instance: a node that runs twice makes two of each value.
+#include "weft/core/plan/memory_problem.h"
+
+#include <algorithm>
+#include <climits>
+#include <numeric>
+
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft {
+namespace {
+
+constexpr int kEnd = INT_MAX;
+
+/// Who reads which instance, and when the bytes of each are read last.
+struct Lives {
+  /// Of each step, in the order of its operands: the instance that holds the bytes; -1: nobody's.
+  std::vector<std::vector<int>> reads;
+  std::vector<int> first;  ///< instance of the first output of each step
+  std::vector<int> last;   ///< step of the last read, by instance; of a view: unused
+  std::vector<int> root;   ///< the instance whose bytes an instance shows; itself where it is none
+
+  Lives(const MemoryProblem& p, const MemoryOrder& order) : reads(order.size()) {
+    std::vector<int> latest(p.values.size(), -1);
+    for (size_t step = 0; step < order.size(); ++step) {
+      const MemoryNode& n = p.nodes[size_t(order[step])];
+      for (int v : n.inputs) {
+        const int r = latest[size_t(v)] < 0 ? -1 : root[size_t(latest[size_t(v)])];
+        reads[step].push_back(r);
+        if (r >= 0) last[size_t(r)] = int(step);
+      }
+      first.push_back(int(root.size()));
+      for (int v : n.outputs) {
+        const int shown = p.values[size_t(v)].shows;
+        const int self = int(root.size());
+        const int of = shown < 0 ? self : latest[size_t(shown)];
+        root.push_back(of < 0 ? -1 : shown < 0 ? self : root[size_t(of)]);
+        last.push_back(int(step));
+        latest[size_t(v)] = self;
+      }
+    }
+    for (size_t v = 0; v < p.values.size(); ++v)
+      if (p.values[v].keep && latest[v] >= 0)
+        if (const int r = root[size_t(latest[v])]; r >= 0) last[size_t(r)] = kEnd;
+  }
+};
+
+}  // namespace
+
+MemoryUse UseOf(const MemoryProblem& problem, const MemoryOrder& order) {
+  const Lives lives(problem, order);
+  std::vector<int64_t> block(lives.root.size(), 0);  // bytes that an instance holds
+  MemoryUse use;
+  int64_t live = 0;
+  std::vector<std::vector<int>> dies(order.size());
+  for (size_t i = 0; i < lives.root.size(); ++i)
+    if (lives.root[i] == int(i) && lives.last[i] != kEnd)
+      dies[size_t(lives.last[i])].push_back(int(i));
+  for (size_t step = 0; step < order.size(); ++step) {
+    const MemoryNode& n = problem.nodes[size_t(order[step])];
+    const std::vector<int>& reads = lives.reads[step];
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      const MemoryValue& value = problem.values[size_t(n.outputs[k])];
+      if (value.shows >= 0) continue;
+      const size_t out = size_t(lives.first[step]) + k;
+      for (auto [i, o] : n.inplace) {
+        if (size_t(o) != k || size_t(i) >= reads.size()) continue;
+        const int in = reads[size_t(i)];
+        // The bytes of one that was taken are 0 by now.
+        if (in < 0 || lives.last[size_t(in)] != int(step) || block[size_t(in)] < value.bytes ||
+            block[size_t(in)] == 0 || std::count(reads.begin(), reads.end(), in) > 1)
+          continue;
+        block[out] = std::exchange(block[size_t(in)], 0);
+        break;
+      }
+      if (block[out] > 0) continue;
+      block[out] = value.bytes;
+      live = CheckedAdd(live, value.bytes);
+    }
+    use.live.push_back(CheckedAdd(live, n.scratch));
+    use.cost = CheckedAdd(use.cost, n.cost);
+    if (use.at < 0 || use.live.back() > use.peak) {
+      use.peak = use.live.back();
+      use.at = int(step);
+    }
+    for (int i : dies[step]) live -= block[size_t(i)];
+  }
+  return use;
+}
+
+void CheckProblem(const MemoryProblem& problem) {
+  const int nodes = int(problem.nodes.size()), values = int(problem.values.size());
+  const auto is_value = [&](int v) { return v >= 0 && v < values; };
+  for (int v = 0; v < values; ++v) {
+    const MemoryValue& value = problem.values[size_t(v)];
+    WEFT_CHECK(value.bytes >= 0 && value.producer >= -1 && value.producer < nodes, kInvalidModel,
+               "value {} is malformed", v);
+    WEFT_CHECK(value.shows < 0 || (is_value(value.shows) && value.shows != v), kInvalidModel,
+               "value {} is a view of none", v);
+  }
+  std::vector<char> made(size_t(values), 0);
+  for (int k = 0; k < nodes; ++k) {
+    const MemoryNode& n = problem.nodes[size_t(k)];
+    WEFT_CHECK(n.scratch >= 0 && n.cost >= 0, kInvalidModel, "node {} is malformed", k);
+    for (int v : n.inputs) WEFT_CHECK(is_value(v), kInvalidModel, "node {} reads no value", k);
+    for (int v : n.outputs) {
+      WEFT_CHECK(is_value(v) && problem.values[size_t(v)].producer == k && !made[size_t(v)],
+                 kInvalidModel, "node {} makes value {}, which is another's", k, v);
+      made[size_t(v)] = 1;
+      const int shown = problem.values[size_t(v)].shows;
+      WEFT_CHECK(shown < 0 || std::count(n.inputs.begin(), n.inputs.end(), shown), kInvalidModel,
+                 "node {} shows value {}, which it does not read", k, shown);
+    }
+    for (int a : n.after)
+      WEFT_CHECK(a >= 0 && a < nodes && a != k, kInvalidModel, "node {} comes after none", k);
+  }
+  for (int v = 0; v < values; ++v)
+    WEFT_CHECK(made[size_t(v)] || problem.values[size_t(v)].producer < 0, kInvalidModel,
+               "nothing makes value {}", v);
+}
+
+void CheckOrder(const MemoryProblem& problem, const MemoryOrder& order) {
+  std::vector<char> ran(problem.nodes.size(), 0);
+  for (size_t step = 0; step < order.size(); ++step) {
+    const int k = order[step];
+    WEFT_CHECK(k >= 0 && size_t(k) < ran.size(), kInvalidModel, "step {} runs no node", step);
+    const MemoryNode& n = problem.nodes[size_t(k)];
+    WEFT_CHECK(!ran[size_t(k)] || n.recompute, kInvalidModel, "step {} runs node {} again", step,
+               k);
+    const auto need = [&](int other) {
+      WEFT_CHECK(other < 0 || ran[size_t(other)], kInvalidModel,
+                 "step {} runs node {} before node {}", step, k, other);
+    };
+    for (int v : n.inputs) need(problem.values[size_t(v)].producer);
+    for (int a : n.after) need(a);
+    ran[size_t(k)] = 1;
+  }
+  for (size_t k = 0; k < ran.size(); ++k)
+    WEFT_CHECK(ran[k], kInvalidModel, "node {} does not run", k);
+}
+
+MemoryOrder GivenOrder(const MemoryProblem& problem) {
+  MemoryOrder order(problem.nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+}  // namespace weft
