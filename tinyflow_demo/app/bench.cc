@@ -20,7 +20,6 @@ namespace {
 constexpr int kWarmSteps = 5, kFewestSteps = 5, kMostSteps = 20'000;
 constexpr int kStarted = 8, kWarmRounds = 3;
 constexpr double kRate = 1e-3;
-constexpr double kTwoPi = 6.283185307179586;
 
 /// Time that the processors have spent on this process. A round of starts takes tens of
 /// microseconds, which getrusage cannot tell well.
@@ -62,8 +61,6 @@ std::pair<double, double> Unwaited(const std::function<weft::PendingRun()>& star
   return {all.milliseconds() / double(steps), 1e6 * cpu / double(steps)};
 }
 
-double Unit(uint64_t mixed) { return (double(mixed >> 11) + 0.5) * 0x1p-53; }
-
 }  // namespace
 
 tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint64_t seed,
@@ -73,11 +70,17 @@ tf::data::Batch RandomBatch(const tf::data::Layout& layout, int64_t batch, uint6
   b.x = std::make_shared<weft::Tensor>(
       tf::float32, layout.flat ? tf::Ints{batch, row}
                                : tf::Ints{batch, layout.channels, layout.size, layout.size});
+  const auto fill = [](weft::Tensor* t, uint64_t from) {
+    float* x = t->mutable_data_as<float>();
+    for (int64_t i = 0; i < t->num_elements(); ++i) x[i] = float(tf::Normal(from, uint64_t(i)));
+  };
+  fill(b.x.get(), seed);
+  if (layout.noise > 0) {
+    b.y = std::make_shared<weft::Tensor>(tf::float32, b.x->dims());
+    fill(b.y.get(), tf::Mix(seed, 3));
+    return b;
+  }
   b.y = std::make_shared<weft::Tensor>(tf::int64, tf::Ints{batch});
-  float* x = b.x->mutable_data_as<float>();
-  for (int64_t i = 0; i < b.x->num_elements(); ++i)
-    x[i] = float(std::sqrt(-2 * std::log(Unit(tf::Mix(seed, 1, uint64_t(i))))) *
-                 std::cos(kTwoPi * Unit(tf::Mix(seed, 2, uint64_t(i)))));
   int64_t* y = b.y->mutable_data_as<int64_t>();
   for (int64_t i = 0; i < batch; ++i)
     y[i] = int64_t(tf::Below(tf::Mix(seed, 3, uint64_t(i)), uint64_t(classes)));
@@ -89,10 +92,9 @@ BenchResult Bench(const BenchOptions& options) {
   WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} images", options.batch);
   WEFT_CHECK(options.seconds >= 0 && std::isfinite(options.seconds), kUsage,
              "{} seconds to measure", options.seconds);
-  WEFT_CHECK((program.choices || (options.dtype == "float32" && options.blocks == 0)) &&
-                 (program.size_is || options.size == 0),
-             kUsage, "program '{}' has no choice of {}", program.name,
-             program.size_is ? "dtype or blocks" : "dtype, size or blocks");
+  programs::CheckChoices(program, options.size, options.blocks);
+  WEFT_CHECK(program.any_dtype || options.dtype == "float32", kUsage,
+             "program '{}' has no choice of dtype", program.name);
   WEFT_CHECK(options.dtype == "float32" || options.dtype == "bfloat16", kUsage,
              "dtype '{}' is neither float32 nor bfloat16", options.dtype);
   BenchResult result;

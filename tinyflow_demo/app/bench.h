@@ -18,7 +18,7 @@ struct BenchOptions {
   bool fusion = true, profile = false, tune = false;
   int threads = 0;
   std::string device = "cpu";
-  std::string dtype = "float32";  ///< as Settings, for programs with choices
+  std::string dtype = "float32";  ///< as Settings, where the program has a choice
   int64_t size = 0;
   int blocks = 0;
   /// operands are variables, there from the beginning, instead of being fed

@@ -51,9 +51,9 @@ int RunTrain(const app::TrainOptions& options, bool json) {
     return 0;
   }
   fmt::print(
-      "accuracy {:.2f} % on test {}, {:.2f} % on training {}; {:.3f} ms per step, {} "
+      "{} {:.2f} % on test {}, {:.2f} % on training {}; {:.3f} ms per step, {} "
       "kernels and {} library calls\n",
-      100 * r.test_accuracy, r.examples, 100 * r.train_accuracy, r.examples, r.step_ms,
+      r.score, 100 * r.test_accuracy, r.examples, 100 * r.train_accuracy, r.examples, r.step_ms,
       r.program.kernels, r.program.library_calls);
   if (!r.written.empty()) fmt::print("it writes: {}\n", r.written);
   return 0;
@@ -159,8 +159,10 @@ int Dispatch(int argc, char** argv) {
   train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
   train_app
       ->add_option("--size", train.size,
-                   "units of recurrent layers, where the program has a choice")
+                   "units of layers or channels, where the program has a choice")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  train_app->add_option("--blocks", train.blocks, "or layers, where the program has a choice")
+      ->check(CLI::Range(1, 64));
   train_app->add_option("--data", train.data, "folder of the data set, or file of the text");
   train_app->add_flag("--check-nan", train.check_nan,
                       "stop at the first NaN or infinity, and name the operator that made it");
@@ -184,11 +186,11 @@ int Dispatch(int argc, char** argv) {
       ->add_option("--dtype", bench.dtype,
                    "of activations: float32 or bfloat16, where the program has a choice")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  bench_app
-      ->add_option("--size", bench.size,
-                   "of images or recurrent layers, where the program has a choice")
+  bench_app->add_option("--size", bench.size, "of images or layers, where the program has a choice")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  bench_app->add_option("--blocks", bench.blocks, "a stage, where the program has a choice")
+  bench_app
+      ->add_option("--blocks", bench.blocks,
+                   "of a stage, or layers, where the program has a choice")
       ->check(CLI::Range(1, 64));
   bench_app->add_flag("--resident", bench.resident,
                       "operands are on the device from the beginning, not fed every step");

@@ -114,15 +114,17 @@ std::string Plot(const std::string& title, const std::string& x_name, std::vecto
 
 std::string Figures(const ReportData& d) {
   const TrainResult& r = *d.result;
-  const std::pair<const char*, std::string> figures[] = {
+  const std::pair<std::string, std::string> figures[] = {
       {"program", d.program->name + ": " + d.program->summary},
       {"session", d.options->device + (d.options->fusion ? " fusion" : "")},
       {"epochs", std::to_string(r.epochs)},
       {"steps", std::to_string(r.steps)},
       {"batch", std::to_string(d.options->batch > 0 ? d.options->batch : d.program->batch)},
       {"loss of the last epoch", fmt::format("{:.4f}", r.loss)},
-      {"accuracy, training images", fmt::format("{:.2f} %", 100 * r.train_accuracy)},
-      {"accuracy, test images", fmt::format("{:.2f} %", 100 * r.test_accuracy)},
+      {fmt::format("{}, training {}", r.score, r.examples),
+       fmt::format("{:.2f} %", 100 * r.train_accuracy)},
+      {fmt::format("{}, test {}", r.score, r.examples),
+       fmt::format("{:.2f} %", 100 * r.test_accuracy)},
       {"median step", fmt::format("{:.3f} ms", r.step_ms)},
       {"generated kernels per step",
        fmt::format("{} ({} distinct)", r.program.kernels, r.program.distinct_kernels)},
@@ -202,7 +204,9 @@ void WriteReport(const std::string& path, const ReportData& d) {
                   "<h2>Where the time of a step goes</h2>\n{5}</html>\n",
                   Escape(title), kStyle, Figures(d),
                   Plot("loss: every step, and the mean of every epoch", "step", {loss, mean}),
-                  Plot("accuracy on the test images, %", "epoch", {test}), Steps(d.profile)));
+                  Plot(fmt::format("{} on the test {}, %", d.result->score, d.result->examples),
+                       "epoch", {test}),
+                  Steps(d.profile)));
 }
 
 }  // namespace app

@@ -69,14 +69,15 @@ class Pictures : public Source {
 class Characters : public Source {
  public:
   Characters(const programs::Program& program, const std::string& path)
-      : text_(path.empty() ? tf::data::ReadText() : tf::data::ReadText(path)),
+      : text_(tf::data::ReadText(path.empty() ? program.text : path)),
         steps_(program.steps),
+        remembers_(program.remembers),
         end_(text_.size() - text_.size() / 20) {}
   const char* examples() const override { return "windows"; }
   int64_t classes() const override { return text_.classes(); }
   int64_t count(int64_t batch) const override {
     WEFT_CHECK(
-        Tested(batch).batches() > 0, kUsage,
+        Tested(batch).batches() > 0 && Of(0, end_, batch).batches() > 0, kUsage,
         "a text of {} characters, the last twentieth to test on, is too short for a batch of {} "
         "rows of {}",
         text_.size(), batch, steps_);
@@ -90,7 +91,7 @@ class Characters : public Source {
   }
   Batches Test(int64_t batch) const override { return Passed(Tested(batch), 0); }
   Batches Trained(int64_t batch) const override {
-    return Passed(Of(0, std::min(end_, text_.size() / 20), batch), 0);
+    return Passed(Of(0, std::min(end_, text_.size() / 20), Rows(batch)), 0);
   }
   std::vector<std::string> alphabet() const override { return text_.alphabet; }
 
@@ -98,15 +99,20 @@ class Characters : public Source {
   tf::data::TextLayout Of(int64_t begin, int64_t end, int64_t batch) const {
     return {begin, end, batch, steps_};
   }
+  /// Of the last twentieth of the text; a model that takes any batch is given smaller ones.
   tf::data::TextLayout Tested(int64_t batch) const {
-    return Of(text_.size() - text_.size() / 20, text_.size(), batch);
+    return Of(text_.size() - text_.size() / 20, text_.size(), Rows(batch));
   }
+  int64_t Rows(int64_t batch) const { return remembers_ ? batch : std::min(batch, kJudgedRows); }
   Batches Passed(const tf::data::TextLayout& layout, int64_t first) const {
     return Numbered(first, layout.batches(),
                     [this, layout](int64_t i) { return MakeTextBatch(text_, layout, i); });
   }
+  static constexpr int64_t kJudgedRows = 8;
   tf::data::Text text_;
-  int64_t steps_, end_;
+  int64_t steps_;
+  bool remembers_;
+  int64_t end_;
 };
 
 /// Pairs of numbers below 2^digits, and their sums.
@@ -175,7 +181,7 @@ Batch RandomBatch(const programs::Program& program, int64_t batch, uint64_t seed
   if (program.data == programs::Data::kSums) return MakeSums(batch, 12, seed);
   if (program.data == programs::Data::kPictures) {
     tf::data::Layout layout = program.layout;
-    if (size > 0) layout.size = size;
+    if (size > 0 && program.synthetic) layout.size = size;  // elsewhere the size of something else
     return RandomBatch(layout, batch, seed, program.classes);
   }
   Batch b;

@@ -170,14 +170,14 @@ class Trainer {
       checkpoint.emplace(options_.load);
       at = Continued(checkpoint->notes());
     }
-    WEFT_CHECK(options_.size == 0 || program_.size_is, kUsage, "program '{}' has no choice of size",
-               program_.name);
+    programs::CheckChoices(program_, options_.size, options_.blocks);
     WEFT_CHECK(!program_.synthetic, kUsage,
                "no data set goes with '{}'; time its steps with tinyflow bench", program_.name);
     const double last_rate = at.rate;
     at.rate = options_.rate.value_or(at.rate);
     source_ = SourceOf(program_, options_.data, at.seed);
     result_.examples = source_->examples();
+    result_.score = program_.score;
     const int64_t all = source_->count(at.batch_size);
     if (at.images == 0) at.images = all;
     WEFT_CHECK(at.images <= all, kUsage, "{} {} to train on, but there are {}", at.images,
@@ -193,6 +193,7 @@ class Trainer {
     settings.rate = at.rate;
     settings.steps_per_epoch = double(BatchesPerEpoch(at));
     settings.size = options_.size;
+    settings.blocks = options_.blocks;
     settings.batch = at.batch_size;
     settings.classes = source_->classes();
     model_ = program_.build(settings);
@@ -263,8 +264,9 @@ class Trainer {
     result_.history.push_back(
         {at->epoch + (whole ? 0 : 1), result_.loss, result_.test_accuracy, seconds});
     if (options_.show_progress) fmt::print(stderr, "\r\x1b[K");
-    fmt::print("epoch {}/{}  loss {:.4f}  test accuracy {:.2f} %{}  {} steps, {:.1f} s\n",
-               result_.history.back().number, epochs, result_.loss, 100 * result_.test_accuracy,
+    fmt::print("epoch {}/{}  loss {:.4f}  test {} {:.2f} %{}  {} steps, {:.1f} s\n",
+               result_.history.back().number, epochs, result_.loss, program_.score,
+               100 * result_.test_accuracy,
                result_.text ? fmt::format(", perplexity {:.3f}, {:.3f} bits per character",
                                           result_.text->perplexity(), result_.text->bits())
                             : "",
@@ -383,7 +385,8 @@ std::string Write(tf::Session* session, const programs::Writer& writer,
   std::vector<tf::Array> state;
   for (const tf::Tensor& s : writer.state) {
     weft::Shape one = s.shape();
-    one.set(1, 1);
+    for (int i = 0; i < one.rank(); ++i)
+      if (!one[i].try_value()) one.set(i, 1);
     state.push_back(std::make_shared<weft::Tensor>(s.dtype(), one.ints()));
   }
   std::vector<tf::Tensor> fetches{tf::nn::softmax(writer.logits)};

@@ -23,6 +23,7 @@ struct TrainOptions {
   std::string data;    ///< empty: where the program's Debian package puts it
   int64_t images = 0;  ///< train on the first so many examples; 0: the checkpoint's, else all
   int64_t size = 0;    ///< where the program has a choice; 0: the program's
+  int blocks = 0;      ///< as size
   int64_t steps = 0;   ///< stop after so many; 0: after the epochs
   std::string save, load, report, export_onnx;
   bool check_nan = false;
@@ -31,7 +32,7 @@ struct TrainOptions {
 
 /// What a model is worth on examples that it does not learn from.
 struct Score {
-  double accuracy = 0;  ///< share of the labels that are told right
+  double accuracy = 0;  ///< share of the labels that are told right, or what Program::score says
   double loss = 0;      ///< mean; of language models only, whose perplexity is e^loss
   double perplexity() const;
   double bits() const;  ///< per character
@@ -41,7 +42,8 @@ struct Epoch {
   double loss = 0, test_accuracy = 0, seconds = 0;
 };
 struct TrainResult {
-  double loss = 0;  ///< mean of the last epoch
+  const char* score = "accuracy";  ///< what the accuracies are, as Program says
+  double loss = 0;                 ///< mean of the last epoch
   double train_accuracy = 0, test_accuracy = 0;
   std::optional<Score> text;  ///< of a language model
   std::string written;        ///< by a model that writes: a line

@@ -56,6 +56,7 @@ Program CharLstm() {
   p.size_is = "units of a layer";
   p.data = Data::kText;
   p.steps = kSteps;
+  p.remembers = true;
   return p;
 }
 

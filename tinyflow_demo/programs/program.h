@@ -15,11 +15,11 @@ struct Settings {
   double rate = 0;   ///< learning rate
   double steps = 0;  ///< of the whole training, for schedules
   double steps_per_epoch = 0;
-  // For programs with `choices`:
+  // Where the program has a choice:
   tf::DType dtype = tf::float32;  ///< of activations and of the operands of products
   int64_t size = 0;               ///< what `size_is` says; 0: the program's
-  int blocks = 0;                 ///< of each stage; 0: the program's
-  int64_t batch = 0;              ///< for programs that remember; 0: the program's
+  int blocks = 0;                 ///< what `blocks_are` says; 0: the program's
+  int64_t batch = 0;              ///< of programs that remember; 0: the program's
   int64_t classes = 0;            ///< 0: the program's
 };
 
@@ -50,7 +50,7 @@ struct Model {
 /// What a program is trained on.
 enum class Data {
   kPictures,  ///< Fashion-MNIST
-  kText,      ///< the Jargon File: x and y are [batch, steps]
+  kText,      ///< x and y are [batch, steps]
   kSums,      ///< pairs of numbers, made as they are needed: x [batch, 2], y their sums
 };
 
@@ -61,17 +61,24 @@ struct Program {
   double rate;
   tf::data::Layout layout;  ///< of the pictures it is fed
   int64_t classes = 10;
-  bool synthetic = false;         ///< no data set goes with it: it is timed on random pictures
-  bool choices = false;           ///< Settings may say dtype and blocks
-  const char* size_is = nullptr;  ///< Settings may say a size, which is this
+  bool synthetic = false;            ///< no data set goes with it: it is timed on random pictures
+  bool any_dtype = false;            ///< Settings may say one
+  const char* size_is = nullptr;     ///< Settings may say a size, which is this
+  const char* blocks_are = nullptr;  ///< the same of blocks
+  const char* score = "accuracy";    ///< what Model::correct is a share of
   Data data = Data::kPictures;
-  int64_t steps = 1;  ///< of a sequence
+  // Of programs on texts:
+  const char* text = tf::data::kJargonFile;
+  int64_t steps = 1;       ///< of a sequence
+  bool remembers = false;  ///< a step begins where the last one ended, so batches are of one size
 };
 
 /// All programs, by name; one file each.
 const std::vector<Program>& All();
 /// By name or alias; throws kUsage with near names.
 const Program& Find(const std::string& name);
+/// Throws kUsage for a size or number of blocks, if not 0, that the program leaves no choice of.
+void CheckChoices(const Program& program, int64_t size, int blocks);
 /// The same; throws kUsage for a learning rate that is no number above 0 in f32.
 double CheckedRate(double rate);
 
@@ -83,6 +90,8 @@ Program MnistMlpAutoShapeInference();
 Program MnistLenet();
 Program CifarResnet();
 Program Resnet50();
+Program Transformer();
+Program Unet();
 Program MySigmoid();
 Program MyOptimizer();
 

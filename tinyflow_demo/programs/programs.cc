@@ -19,6 +19,8 @@ const std::vector<Program>& All() {
       MyOptimizer(),
       MySigmoid(),
       Resnet50(),
+      Transformer(),
+      Unet(),
   };
   return programs;
 }
@@ -33,6 +35,13 @@ const Program& Find(const std::string& name) {
   const std::string near = weft::DidYouMean(name, names);
   weft::ThrowError(weft::ErrorCode::kUsage, "there is no program '" + name + "'", "",
                    near.empty() ? "see tinyflow --list" : near);
+}
+
+void CheckChoices(const Program& program, int64_t size, int blocks) {
+  WEFT_CHECK(program.size_is || size == 0, kUsage, "program '{}' has no choice of size",
+             program.name);
+  WEFT_CHECK(program.blocks_are || blocks == 0, kUsage, "program '{}' has no choice of blocks",
+             program.name);
 }
 
 double CheckedRate(double rate) {

@@ -58,8 +58,9 @@ Program Resnet50() {
   Program p{"resnet50", "",        "ResNet-50 on random images, for benchmarks", Build, 1, 128,
             1e-3,       Pictures()};
   p.classes = kClasses;
-  p.synthetic = p.choices = true;
+  p.synthetic = p.any_dtype = true;
   p.size_is = "height and width of images";
+  p.blocks_are = "blocks of a stage";
   return p;
 }
 

@@ -221,6 +221,35 @@ TEST_CASE("layouts: padding, channels, crops and mirror images") {
   CHECK(seen.size() == 18);
 }
 
+TEST_CASE("pictures with noise: what is to be told is the picture") {
+  const auto pictures = Numbered(60);
+  data::Layout layout = Small();
+  Loader::Options o;
+  o.batch = 60;
+  const data::Batch clean = data::MakeBatch(*pictures, layout, o, data::OrderOf(60, o), 0);
+  layout.noise = 0.5;
+  const auto noisy = [&] { return data::MakeBatch(*pictures, layout, o, data::OrderOf(60, o), 0); };
+  const data::Batch b = noisy();
+  CHECK(b.y->Equals(*clean.x));
+  double sum = 0, squares = 0;
+  const int64_t n = b.x->num_elements();
+  REQUIRE(n == 60 * 16);
+  for (int64_t i = 0; i < n; ++i) {
+    const double noise = b.x->at(i) - b.y->at(i);
+    sum += noise;
+    squares += noise * noise;
+  }
+  // Four standard deviations of the mean and of the deviation of so many.
+  CHECK(std::abs(sum / double(n)) < 4 * 0.5 / std::sqrt(double(n)));
+  CHECK(std::abs(std::sqrt(squares / double(n)) - 0.5) < 4 * 0.5 / std::sqrt(2.0 * double(n)));
+  CHECK(noisy().x->Equals(*b.x));
+  o.epoch = 1;
+  CHECK(!noisy().x->Equals(*b.x));
+  o.epoch = 0;
+  o.seed = 1;
+  CHECK(!noisy().x->Equals(*b.x));
+}
+
 TEST_CASE("checkpoints: there and back, and what must be refused") {
   const Folder dir;
   const std::string path = dir / "a.ckpt";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "app/source.h"
 #include "programs/program.h"
 #include "tests/util.h"
 #include "tinyflow/engine.h"
@@ -51,7 +52,7 @@ int64_t MostAtOnce(const weft::Graph& g, int64_t batch) {
 }
 
 TEST_CASE("the arena of a training step is at most 1.01 times what it needs at once") {
-  for (const std::string name : {"lenet", "resnet20"})
+  for (const std::string name : {"lenet", "resnet20", "unet", "transformer"})
     for (const std::string config : {"cpu fusion", "cpu"}) {
       CAPTURE(name);
       CAPTURE(config);
@@ -64,9 +65,8 @@ TEST_CASE("the arena of a training step is at most 1.01 times what it needs at o
       engine::Executable step(g, {model.train_step.entry(), model.loss.entry()},
                               {model.x.entry(), model.y.entry()}, {{}, {}}, Mode::kTraining,
                               engine::ParseConfig(config), sess.store());
-      const data::Layout& l = program.layout;
-      step.Run({std::make_shared<weft::Tensor>(float32, Ints{kBatch, l.channels, l.size, l.size}),
-                std::make_shared<weft::Tensor>(int64, Ints{kBatch})});
+      const data::Batch batch = app::RandomBatch(program, kBatch, 1);
+      step.Run({batch.x, batch.y});
       const int64_t needed = MostAtOnce(step.program().graph(), kBatch);
       MESSAGE(name << ", " << config << ": arena " << step.arena_bytes() << " bytes, at once "
                    << needed << ", ratio " << double(step.arena_bytes()) / double(needed));

@@ -115,6 +115,91 @@ TEST_CASE("the Jargon File, where its package is installed") {
   CHECK(r.losses.back() < r.losses.front());
 }
 
+TEST_CASE(
+    "a transformer learns, with fusion as without, goes on where it was stopped, and writes") {
+  const Sentences text;
+  TrainOptions o = Small(text);
+  o.program = "transformer";
+  o.size = 32;
+  o.blocks = 2;
+  o.save = text / "whole";
+  o.rate = 0.01;
+  const TrainResult whole = app::Train(o);
+  const size_t n = whole.losses.size();
+  REQUIRE(n > 50);
+  CHECK(std::abs(whole.losses[0] - std::log(22.0)) < 1);
+  REQUIRE(whole.text);
+  CHECK(whole.text->perplexity() < 3);
+  CHECK(whole.text->perplexity() > 1.1);
+  CHECK(!whole.written.empty());
+
+  o.save = text / "part";
+  o.steps = int64_t(n) - 9;
+  std::vector<double> losses = app::Train(o).losses;
+  o.load = o.save;
+  o.steps = 0;
+  const TrainResult rest = app::Train(o);
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  CHECK(losses == whole.losses);
+  CHECK(weft::ReadFile(text / "part") == weft::ReadFile(text / "whole"));
+  CHECK(rest.written == whole.written);
+
+  o.load.clear();
+  o.fusion = false;
+  o.steps = 5;
+  const TrainResult plain = app::Train(o);
+  for (size_t i = 0; i < plain.losses.size(); ++i)
+    CHECK(std::abs(plain.losses[i] - whole.losses[i]) < 2e-3);
+  CHECK(whole.program.kernels < plain.program.kernels / 3);
+}
+
+TEST_CASE("a transformer looks back only") {
+  const Fresh fresh;
+  const programs::Program& p = programs::Find("transformer");
+  programs::Settings settings{p.rate, 100, 100};
+  settings.size = 16;
+  settings.blocks = 2;
+  const programs::Model model = p.build(settings);
+  Session sess("cpu fusion");
+  sess.run(initialize_all_variables());
+  const auto logits = [&](int64_t at, int64_t character) {
+    auto x = std::make_shared<weft::Tensor>(int64, Ints{1, p.steps});
+    for (int64_t i = 0; i < p.steps; ++i) x->set_int(i, i % 7);
+    x->set_int(at, character);
+    return Values(sess.run(model.logits, {{model.x, x}}, Mode::kInference));
+  };
+  const std::vector<double> a = logits(40, 1), b = logits(40, 2);
+  for (int64_t i = 0; i < p.steps; ++i) {
+    double apart = 0;
+    for (int64_t c = 0; c < p.classes; ++c)
+      apart =
+          std::max(apart, std::abs(a[size_t(i * p.classes + c)] - b[size_t(i * p.classes + c)]));
+    CAPTURE(i);
+    CHECK((apart > 1e-5) == (i >= 40));
+  }
+}
+
+TEST_CASE(
+    "the licence that a transformer learns, at batches that its last twentieth does not fill") {
+  const data::Text text = data::ReadText(data::kLicence);
+  CHECK(text.classes() == programs::Find("transformer").classes);
+  TrainOptions o;
+  o.program = "transformer";
+  o.size = 8;
+  o.batch = 64;
+  o.steps = 8;
+  o.rate = 0.01;
+  const TrainResult r = app::Train(o);
+  REQUIRE(r.losses.size() == 8);
+  CHECK(r.losses.back() < r.losses.front());
+  CHECK(r.text->perplexity() < double(text.classes()));
+  o.data = "/nowhere";
+  CheckThrows([&] { app::Train(o); }, ErrorCode::kIo, "jargon-text");
+  o.data.clear();
+  o.batch = 1024;
+  CheckThrows([&] { app::Train(o); }, ErrorCode::kUsage, "too short for a batch of 1024");
+}
+
 TEST_CASE("a cell learns to add numbers of any length, with fusion as without") {
   TrainOptions o;
   o.program = "addition_loop";
@@ -156,7 +241,7 @@ TEST_CASE("how often the loop runs, the batch decides; no program is compiled fo
 }
 
 TEST_CASE("steps of the programs on sequences are timed on random operands") {
-  for (const char* name : {"char_lstm", "addition_loop"}) {
+  for (const char* name : {"char_lstm", "addition_loop", "transformer"}) {
     CAPTURE(name);
     app::BenchOptions o;
     o.program = name;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kBatchesAhead = 4;
 // What Mix is asked for, so that no two uses share numbers.
-enum Purpose : uint64_t { kOrder = 1, kCrop = 2 };
+enum Purpose : uint64_t { kOrder = 1, kCrop = 2, kNoise = 4 };
 
 /// One picture of one channel at `to`, moved by (dy, dx), mirrored or not, black outside.
 void Place(const Pictures& p, const uint8_t* from, const std::array<float, 256>& value,
@@ -71,6 +71,17 @@ Batch MakeBatch(const Pictures& p, const Layout& layout, const Loader::Options& 
           mirrored, x);
     for (int64_t c = 1; c < layout.channels; ++c) std::copy_n(x, plane, x + c * plane);
     y[k] = p.labels[picture];
+  }
+  if (layout.noise > 0) {
+    batch.y = batch.x;
+    batch.x = std::make_shared<weft::Tensor>(float32, batch.y->dims());
+    const float* clean = batch.y->data_as<float>();
+    x = batch.x->mutable_data_as<float>();
+    for (int64_t k = 0; k < n; ++k) {
+      const uint64_t r = Mix(Mix(o.seed, kNoise), o.epoch, order[size_t(begin + k)]);
+      for (int64_t i = 0; i < row; ++i)
+        *x++ = *clean++ + float(layout.noise * Normal(r, uint64_t(i)));
+    }
   }
   return batch;
 }

@@ -20,10 +20,13 @@ struct Layout {
   /// half of the time.
   int64_t crop = 0;
   bool flip = false;
+  /// Where above 0: what is to be told is the picture, and x the picture with normally distributed
+  /// noise of this standard deviation, other noise in every epoch.
+  double noise = 0;
 };
 
 struct Batch {
-  std::shared_ptr<weft::Tensor> x, y;  ///< f32, i64
+  std::shared_ptr<weft::Tensor> x, y;  ///< f32; i64, or as x
   int64_t size() const { return y->num_elements(); }
 };
 

@@ -3,6 +3,7 @@
 /// the step, and a step that is repeated draws the same numbers.
 #include "tinyflow/random.h"
 
+#include <cmath>
 #include <utility>
 
 #include "tinyflow/ops.h"
@@ -10,7 +11,10 @@
 namespace tf {
 namespace {
 
+constexpr double kTwoPi = 6.283185307179586;
 constexpr int64_t kFirstValues = 0;  // the step of what is drawn before training
+
+double Unit(uint64_t mixed) { return (double(mixed >> 11) + 0.5) * 0x1p-53; }
 
 Array State(uint64_t seed, int64_t step) { return weft::Tensor::Ints({int64_t(seed), step}); }
 
@@ -37,6 +41,10 @@ Tensor StepState() {
 }
 
 }  // namespace
+
+double Normal(uint64_t seed, uint64_t i) {
+  return std::sqrt(-2 * std::log(Unit(Mix(seed, 1, i)))) * std::cos(kTwoPi * Unit(Mix(seed, 2, i)));
+}
 
 Tensor uniform(const Ints& shape, double low, double high) {
   return Draw("weft::RandomUniform", shape, {{"low", low}, {"high", high}});

@@ -19,5 +19,7 @@ inline uint64_t Mix(uint64_t a, uint64_t b, uint64_t c) { return Mix(Mix(a, b) ^
 inline uint64_t Below(uint64_t mixed, uint64_t n) {
   return uint64_t((static_cast<unsigned __int128>(mixed) * n) >> 64);
 }
+/// Normally distributed (Box and Muller 1958).
+double Normal(uint64_t seed, uint64_t i);
 
 }  // namespace tf

@@ -14,7 +14,6 @@
 namespace tf::data {
 namespace {
 
-constexpr const char* kPackage = "jargon-text";
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr unsigned kBlock = 1 << 16;
 
@@ -77,9 +76,9 @@ Text TextOf(const std::string& bytes, const std::string& name) {
 
 Text ReadText(const std::string& path) {
   if (!weft::FileExists(path))
-    weft::ThrowError(
-        weft::ErrorCode::kIo, "the text is not there: no file '" + path + "'", "",
-        fmt::format("install the Debian package {}, or name a text with --data", kPackage));
+    weft::ThrowError(weft::ErrorCode::kIo, "the text is not there: no file '" + path + "'", "",
+                     fmt::format("install the Debian package {}, or name a text with --data",
+                                 path == kLicence ? "base-files" : "jargon-text"));
   return TextOf(ReadCompressed(path), path);
 }
 

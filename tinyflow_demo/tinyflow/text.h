@@ -10,6 +10,8 @@
 
 namespace tf::data {
 
+/// Part of every Debian: the GNU General Public License, version 3.
+inline constexpr const char* kLicence = "/usr/share/common-licenses/GPL-3";
 inline constexpr const char* kJargonFile = "/usr/share/doc/jargon-text/jargon.txt.gz";
 
 /// Characters, as numbers in an alphabet.
