@@ -127,6 +127,11 @@ typedef struct WeftOptions {
   const char* overridable;
   int32_t strict;     /* not 0: what ONNX forbids is refused, also where it has one meaning */
   int32_t unused_too; /* padding, not read */
+  /* What a run may add to memory: "300M", "50%" (of what it takes where nothing is computed twice),
+   * "min"; null: no bound. A run that cannot keep it ends with WEFT_E_OUT_OF_MEMORY before it
+   * begins. */
+  const char* memory_budget;
+  const char* hints; /* "batch=64,seq=128": likely dimensions, for plans of memory; may be null */
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx.
  * `options` may be null. */

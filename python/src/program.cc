@@ -34,7 +34,8 @@ SharedProgram Make(CancelToken& token, const F& make) {
 SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::handle pipeline,
                            bool fusion, int threads, bool tune, bool tf32, nb::handle limits,
                            bool strict, nb::handle checks, nb::handle dump_dir,
-                           std::vector<std::string> steady) {
+                           std::vector<std::string> steady, const std::string& memory_budget,
+                           std::map<std::string, int64_t> hints) {
   CheckLives(graph);
   WEFT_CHECK(threads >= 0, kApiMisuse, "threads={}", threads);
   CompileOptions options;
@@ -48,13 +49,17 @@ SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::h
   options.passes.checks = ToChecks(checks);
   if (!dump_dir.is_none()) options.passes.dump_dir = ToPath(dump_dir);
   options.steady = std::move(steady);
+  options.memory.budget = MemoryBudget::Parse(memory_budget, "memory_budget");
+  options.memory.hints.insert(hints.begin(), hints.end());
   Graph copy(graph);
   return Make(options.passes.cancel, [&] { return Compile(std::move(copy), options); });
 }
 
 SharedProgram LoadAnyProgram(nb::handle program, const std::string& backend, int threads,
-                             nb::handle limits, bool tune, bool tf32) {
+                             nb::handle limits, bool tune, bool tf32,
+                             const std::string& memory_budget) {
   LoadOptions options;
+  options.memory_budget = MemoryBudget::Parse(memory_budget, "memory_budget");
   options.backend = backend;
   options.threads = threads;
   options.limits = ToLimits(limits);
@@ -173,17 +178,20 @@ void BindProgram(nb::module_& m) {
   m.def("_compile", CompileGraph, "graph"_a, nb::kw_only(), "backend"_a = "",
         "pipeline"_a = nb::none(), "fusion"_a = true, "threads"_a = 0, "tune"_a = false,
         "tf32"_a = false, "limits"_a = nb::none(), "strict"_a = false, "checks"_a = nb::none(),
-        "dump_dir"_a = nb::none(), "steady"_a = std::vector<std::string>(),
+        "dump_dir"_a = nb::none(), "steady"_a = std::vector<std::string>(), "memory_budget"_a = "",
+        "hints"_a = std::map<std::string, int64_t>(),
         nb::sig("def _compile(graph: Graph, *, backend: str = '', pipeline: PipelineLike | None = "
                 "None, fusion: bool = True, threads: int = 0, tune: bool = False, tf32: bool = "
                 "False, limits: LimitsLike | None = None, strict: bool = False, checks: str | "
                 "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None, steady: "
-                "typing.Sequence[str] = ...) -> Program"));
+                "typing.Sequence[str] = ..., memory_budget: str = '', hints: "
+                "typing.Mapping[str, int] = ...) -> Program"));
   m.def("load_program", LoadAnyProgram, "program"_a, nb::kw_only(), "backend"_a = "",
         "threads"_a = 0, "limits"_a = nb::none(), "tune"_a = false, "tf32"_a = false,
+        "memory_budget"_a = "",
         nb::sig("def load_program(program: PathLike | bytes, *, backend: str = '', threads: int = "
-                "0, limits: LimitsLike | None = None, tune: bool = False, tf32: bool = False) -> "
-                "Program"),
+                "0, limits: LimitsLike | None = None, tune: bool = False, tf32: bool = False, "
+                "memory_budget: str = '') -> Program"),
         "A program from a `.weftx` file, or from the bytes of one. It holds machine code: load "
         "only what you would run.");
 }

@@ -276,6 +276,26 @@ void BindSession(nb::module_& m) {
           "live_bytes", [](const PySession& s) { return s.session.live_bytes(); },
           "The most of it that is needed at once.")
       .def_prop_ro(
+          "memory",
+          [](const PySession& s) {
+            const SessionMemory m = s.session.memory();
+            nb::dict d;
+            d["peak_bytes"] = m.peak_bytes;
+            d["arena_bytes"] = m.arena_bytes;
+            d["bound_bytes"] = m.bound_bytes;
+            d["scratch_bytes"] = m.scratch_bytes;
+            d["output_bytes"] = m.output_bytes;
+            d["budget_bytes"] =
+                m.budget_bytes < 0 ? nb::object(nb::none()) : nb::int_(m.budget_bytes);
+            d["budget_met"] = m.budget_met;
+            d["way"] = m.way;
+            d["recompute_flops"] = m.recompute_flops;
+            return d;
+          },
+          nb::sig("def memory(self) -> dict[str, int | bool | None]"),
+          "What the last run took, by kind; `way` counts from the plan that computes nothing "
+          "twice.")
+      .def_prop_ro(
           "bytes_moved", [](const PySession& s) { return s.session.bytes_moved(); },
           "What kernels and library calls read and write in one run.")
       .def_prop_ro(

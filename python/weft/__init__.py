@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Iterable, overload
 
 from weft import errors as errors
@@ -78,6 +78,8 @@ def compile(  # noqa: A001: the word of the field
     checks: str | Iterable[str] | None = None,
     dump_dir: PathLike | None = None,
     steady: Iterable[str] = (),
+    memory_budget: int | str | None = None,
+    hints: Mapping[str, int] | None = None,
 ) -> Program:
     """Makes a program of a graph, or of a model that `load` reads.
 
@@ -86,10 +88,14 @@ def compile(  # noqa: A001: the word of the field
     chosen by timing; with `tf32` a GPU may round operands of products to 10 bits.
     `steady` names inputs that rarely change, such as weights: sessions pack them once, and again when they lie elsewhere or
     are tensors of another `version`.
+    `memory_budget` bounds what a run adds to memory: bytes, '300M', '50%' (of what it takes where nothing is computed twice) or
+    'min'. A run that cannot keep it raises weft.OutOfMemoryError before it begins; no bit of a result changes. `hints` are likely
+    values of symbols, which plans are made for.
     """
     graph = model if isinstance(model, Graph) else load(model, limits=limits)
     return _compile(graph, backend=backend, pipeline=pipeline, fusion=fusion, threads=threads, tune=tune, tf32=tf32,
-                    limits=limits, strict=strict, checks=checks, dump_dir=dump_dir, steady=list(steady))
+                    limits=limits, strict=strict, checks=checks, dump_dir=dump_dir, steady=list(steady),
+                    memory_budget="" if memory_budget is None else str(memory_budget), hints=dict(hints or {}))
 
 
 @overload

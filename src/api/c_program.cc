@@ -60,10 +60,14 @@ struct Setup {
     if (o.overridable) import.overridable = Split(o.overridable, ',');
     import.strict = o.strict != 0;
     if (o.cancel) compile.passes.cancel = o.cancel->token;
+    if (o.memory_budget)
+      compile.memory.budget = MemoryBudget::Parse(o.memory_budget, "WeftOptions.memory_budget");
+    if (o.hints) compile.memory.hints = ParseHints({o.hints}, "WeftOptions.hints");
   }
   /// A compiled program runs on its own backend unless another one is asked for.
   LoadOptions Load() const {
-    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.calls};
+    return {has_backend ? compile.backend : "", compile.threads, import.limits, compile.calls,
+            compile.memory.budget};
   }
   CompileOptions compile;
   ImportOptions import;

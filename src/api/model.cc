@@ -35,7 +35,8 @@ void WriteModel(const Graph& graph, const std::string& path, const WriteOptions&
 std::shared_ptr<const Program> OpenProgram(const std::string& path, const CompileOptions& options,
                                            const ImportOptions& import) {
   if (!FormatOfPath(path).is_program()) return Compile(LoadModel(path, import), options);
-  return LoadProgram(path, {options.backend, options.threads, import.limits, options.calls});
+  return LoadProgram(path, {options.backend, options.threads, import.limits, options.calls,
+                            options.memory.budget});
 }
 
 }  // namespace weft

@@ -26,9 +26,9 @@ PassSpec Unfused(PassSpec spec, const PassEntry& pass) {
   return spec;
 }
 
-bool MakesCode(const std::string& pass) {
+bool Provides(const std::string& pass, const char* attr) {
   const PassEntry* entry = PassEntry::Find(pass);
-  return entry && std::count(entry->provides.begin(), entry->provides.end(), "rtc");
+  return entry && std::count(entry->provides.begin(), entry->provides.end(), attr);
 }
 
 }  // namespace
@@ -188,7 +188,25 @@ Pipeline WithoutFusion(const Pipeline& given) {
 Pipeline WithoutCode(const Pipeline& given) {
   Pipeline out;
   for (const PassSpec& spec : given.passes())
-    if (!MakesCode(spec.name)) out.push_back(spec);
+    if (!Provides(spec.name, "rtc")) out.push_back(spec);
+  return out;
+}
+
+Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes) {
+  if (arena_bytes == INT64_MAX) return given;
+  // Behind Fusion and Layout: what is computed again is whole kernels and calls. Before code is
+  // made: copies are compiled once, with what they are copies of.
+  const PassSpec recompute("Checkpoint",
+                           {{"budget", arena_bytes > 0 ? std::to_string(arena_bytes) : "min"}});
+  Pipeline out;
+  bool added = false;
+  for (const PassSpec& spec : given.passes()) {
+    if (!added && (Provides(spec.name, "kernel") || Provides(spec.name, "order"))) {
+      out.push_back(recompute);
+      added = true;
+    }
+    out.push_back(spec);
+  }
   return out;
 }
 

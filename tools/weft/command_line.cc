@@ -56,6 +56,18 @@ void AddEngine(Options& app, EngineArgs* args) {
               "the cache and hold for later runs, with this option or without");
   app.AddFlag("--tf32", &args->calls.tf32,
               "let a GPU round f32 operands of matmuls and convolutions to 10 bits of mantissa");
+  AddMemory(app, &args->memory);
+}
+
+MemoryOptions MemoryArgs::Check() const {
+  return {MemoryBudget::Parse(budget, "--memory-budget"), ParseHints(hints, "--hint")};
+}
+
+void AddMemory(Options& app, MemoryArgs* args) {
+  app.Add("--memory-budget B", &args->budget,
+          "bytes that a run may add, by computing values twice: 300M, 50% (of what it takes "
+          "without), min; all:2G counts inputs, variables and weights too");
+  app.Add("--hint SYM=N", &args->hints, "a likely value of a symbol, which memory is planned for");
 }
 
 }  // namespace weft::tool

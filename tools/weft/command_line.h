@@ -8,6 +8,7 @@
 
 #include "options.h"
 #include "weft/runtime/backend/compute.h"
+#include "weft/runtime/program/program.h"
 #include "weft/support/limits.h"
 
 namespace weft::tool {
@@ -62,16 +63,26 @@ struct ModelArgs {
   Limits Check() const;
 };
 
+/// How much memory a run may take.
+struct MemoryArgs {
+  std::string budget;
+  std::vector<std::string> hints;  ///< SYM=N,..
+  /// Parsed; throws kUsage.
+  MemoryOptions Check() const;
+};
+
 /// What a model runs on.
 struct EngineArgs {
   std::string backend, passes;  ///< backend empty: cpu, or the one that a compiled program names
   int threads = 0;
   CallOptions calls;
+  MemoryArgs memory;
 };
 
 void AddModel(Options& app, ModelArgs* args);
 void AddRandomWeights(Options& app, ModelArgs* args);
 void AddEngine(Options& app, EngineArgs* args);
+void AddMemory(Options& app, MemoryArgs* args);
 void AddInputs(Options& app, InputArgs* args);
 void AddBind(Options& app, InputArgs* args);
 

@@ -207,8 +207,10 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
 }
 
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits, const CallOptions& calls) {
+                                              const Limits& limits, const CallOptions& calls,
+                                              const MemoryOptions& memory) {
   CompileOptions options;
+  options.memory = memory;
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
   options.threads = threads;
@@ -304,6 +306,7 @@ Graph ReadModel(const ModelArgs& args, ImportOptions options) {
 
 Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const EngineArgs& engine) {
   const Limits limits = model.Check();
+  const MemoryOptions memory = engine.memory.Check();
   Prepared p;
   const auto make_inputs = [&](const Graph& graph) {
     RunInputs made = MakeInputs(graph, inputs, limits);
@@ -312,7 +315,8 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   };
   if (IsProgramFile(model.path)) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);
-    p.program = LoadProgram(model.path, {engine.backend, engine.threads, limits, engine.calls});
+    p.program = LoadProgram(model.path,
+                            {engine.backend, engine.threads, limits, engine.calls, memory.budget});
     p.engine.backend = p.program->backend();
     make_inputs(p.program->graph());
     p.inputs = OrderInputs(*p.program, p.named);
@@ -323,7 +327,7 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   const Graph graph = ReadModel(model, ImportFor(inputs));
   p.read_seconds = timer.seconds();
   make_inputs(graph);
-  p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls);
+  p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls, memory);
   p.inputs = OrderInputs(*p.program, p.named);
   return p;
 }

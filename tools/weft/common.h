@@ -63,7 +63,8 @@ Engine ParseEngine(const std::string& text, const std::string& passes = {});
 
 /// Compile; an internal error writes a reproducer beside the caller and names it in its hint.
 std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits, const CallOptions& calls = {});
+                                              const Limits& limits, const CallOptions& calls = {},
+                                              const MemoryOptions& memory = {});
 /// A compiled program is to be run, not read.
 bool IsProgramFile(const std::string& path);
 /// The model of the arguments; of stdin in the format that its first bytes tell. Oddities of the

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "program_impl.h"
+#include "runtime/memory/budget_program.h"
 #include "runtime/plan/instruction.h"
 #include "state_values.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
@@ -19,10 +20,12 @@
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/core/pass/size_names.h"
+#include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/runtime/program/planned_graph.h"
 #include "weft/support/check.h"
+#include "weft/support/edit_distance.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/timer.h"
@@ -51,6 +54,9 @@ std::atomic<int64_t> programs_made{0};
 }  // namespace
 
 Program::Impl::Impl() { ++programs_made; }
+MemoryReport Program::Impl::Report(const std::vector<TensorPtr>&) const {
+  WEFT_THROW(kUnsupported, "the backend {} plans no memory", backend_name_);
+}
 CompileCounts CountCompiled() { return {programs_made, KernelCache::Process().kernels_asked()}; }
 
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads) {
@@ -134,13 +140,16 @@ void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
     program->written_.push_back(written.count(v.name) > 0);
 }
 
-std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_name,
-                                     const std::shared_ptr<Backend>& backend,
-                                     std::vector<PassRecord> passes, const Limits& limits,
-                                     const CallOptions& calls) {
-  std::unique_ptr<Program::Impl> program = backend->target().traits().kernels
-                                               ? MakePlannedProgram(std::move(compiled), backend)
-                                               : MakeReferenceProgram(std::move(compiled));
+std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
+                                              const std::shared_ptr<Backend>& backend) {
+  return backend->target().traits().kernels ? MakePlannedProgram(std::move(compiled), backend)
+                                            : MakeReferenceProgram(std::move(compiled));
+}
+
+std::shared_ptr<Program> FinishProgram(std::unique_ptr<Program::Impl> program,
+                                       const std::string& backend_name,
+                                       std::vector<PassRecord> passes, const Limits& limits,
+                                       const CallOptions& calls) {
   DescribeProgram(program.get(), backend_name);
   program->limits_ = limits;
   program->TakeCallOptions(calls);
@@ -318,28 +327,53 @@ class Planner {
   std::function<bool(const PassEntry&, const Graph&)> user_enters_;
 };
 
-Planned PlanBy(const Pipeline& pipeline, Graph graph, const PassOptions& passes) {
-  Planned planned;
-  if (!passes.target.traits().kernels) {
-    planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
+/// Plans one graph, perhaps in several ways.
+class GraphPlanner {
+ public:
+  GraphPlanner(const Pipeline& pipeline, Graph graph, const PassOptions& passes)
+      : passes_(passes), cut_(pipeline) {
+    head_ = ApplyPasses(std::move(graph), cut_.head, passes_);
+  }
+  /// `arena_bytes`: as PlanWay takes it.
+  Planned Plan(int64_t arena_bytes = INT64_MAX) const {
+    CutPipeline cut = cut_;
+    cut.tail = WithBudget(cut.tail, arena_bytes);
+    Planned planned;
+    planned.graph = Planner(cut, passes_).Plan(head_, &planned.why_regions);
     return planned;
   }
-  const CutPipeline cut(pipeline);
-  planned.graph = ApplyPasses(std::move(graph), cut.head, passes);
-  planned.graph = Planner(cut, passes).Plan(std::move(planned.graph), &planned.why_regions);
+
+ private:
+  const PassOptions& passes_;
+  const CutPipeline cut_;
+  Graph head_;
+};
+
+Planned PlanBy(const Pipeline& pipeline, Graph graph, const PassOptions& passes) {
+  if (passes.target.traits().kernels)
+    return GraphPlanner(pipeline, std::move(graph), passes).Plan();
+  Planned planned;
+  planned.graph = ApplyPasses(std::move(graph), pipeline, passes);
   return planned;
+}
+
+Pipeline PipelineOf(const CompileOptions& options, Backend& backend, bool code) {
+  Pipeline pipeline =
+      Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
+  if (!options.fusion) pipeline = WithoutFusion(pipeline);
+  return code ? pipeline : WithoutCode(pipeline);
+}
+
+PassOptions PassesOf(const CompileOptions& options, Backend& backend) {
+  PassOptions passes = options.passes;
+  passes.target = backend.target();
+  return passes;
 }
 
 }  // namespace
 
 Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code) {
-  PassOptions passes = options.passes;
-  passes.target = backend.target();
-  Pipeline pipeline =
-      Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
-  if (!options.fusion) pipeline = WithoutFusion(pipeline);
-  if (!code) pipeline = WithoutCode(pipeline);
-  return PlanBy(pipeline, std::move(graph), passes);
+  return PlanBy(PipelineOf(options, backend, code), std::move(graph), PassesOf(options, backend));
 }
 
 Graph MakePlannedGraph(Graph graph, const Pipeline& pipeline, const PassOptions& passes) {
@@ -347,6 +381,38 @@ Graph MakePlannedGraph(Graph graph, const Pipeline& pipeline, const PassOptions&
 }
 
 namespace {
+
+/// A value of every symbol of the inputs: those that are given, and likely ones.
+SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
+  const std::vector<std::string> symbols = InputSymbols(graph);
+  for (const auto& [name, value] : given) {
+    if (!std::count(symbols.begin(), symbols.end(), name))
+      ThrowError(ErrorCode::kBadBinding,
+                 fmt::format("a hint for '{}', which is no symbol of the inputs", name), "",
+                 DidYouMean(name, symbols));
+    WEFT_CHECK(value >= 0, kBadBinding, "the hint {}={} is negative", name, value);
+  }
+  return ChooseDims(graph, given).bindings;
+}
+
+/// A program that keeps the budget of the options.
+std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions& options,
+                                               const std::shared_ptr<Backend>& backend) {
+  WEFT_CHECK(backend->target().traits().kernels, kUnsupported,
+             "the backend {} plans no memory; a budget means nothing to it", options.backend);
+  const SymBindings hints = HintsFor(graph, options.memory.hints);
+  const bool is_static = InputSymbols(graph).empty();
+  const PassOptions passes = PassesOf(options, *backend);
+  const GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
+  return MakeBudgetProgram(
+      PlanWays(options.memory.budget, hints, is_static, [&](int64_t arena_bytes) {
+        auto way = MakePlannedProgram(planner.Plan(arena_bytes).graph, backend);
+        DescribeProgram(way.get(), options.backend);
+        way->limits_ = options.passes.limits;
+        way->TakeCallOptions(options.calls);
+        return way;
+      }));
+}
 
 std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& options) {
   Timer timer;
@@ -360,11 +426,15 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   if (!options.passes.records) recorded.passes.records = &own;
   std::vector<PassRecord>& records = *recorded.passes.records;
   records.clear();
-  Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
-  const std::shared_ptr<Program> program =
-      MakeProgram(std::move(planned.graph), options.backend, backend, records,
-                  options.passes.limits, options.calls);
-  program->impl().limits_ = options.passes.limits;
+  std::unique_ptr<Program::Impl> made;
+  if (options.memory.budget.any()) {
+    made = CompileToBudget(std::move(graph), recorded, backend);
+  } else {
+    Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
+    made = MakeAnyProgram(std::move(planned.graph), backend);
+  }
+  const std::shared_ptr<Program> program = FinishProgram(std::move(made), options.backend, records,
+                                                         options.passes.limits, options.calls);
   program->impl().stats_.compile_seconds = timer.seconds();
   return program;
 }

@@ -3,14 +3,17 @@
 
 #include <algorithm>
 
+#include "predict_parts.h"
 #include "result_tensors.h"
 #include "runtime/binding/step_cost.h"
+#include "runtime/memory/report.h"
 #include "weft/codegen/interp/interpreter.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
 
@@ -73,8 +76,11 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   s.inside_bytes = 0;
   s.bytes_moved = b.bytes_moved;
   s.kernels_failed = b.kernels_failed;
+  s.scratch_bytes = scratch_bytes;
+  s.output_bytes = 0;
   for (size_t i = 0; i < outputs->size(); ++i) {
     const int v = plan_.output_values[i];
+    s.output_bytes += BytesOf(b, v);
     auto& t = (*outputs)[i];
     const DType dtype = plan_.values[size_t(v)].dtype;
     if (TakesResult(t, dtype, b.dims[size_t(v)], s.keeps_outputs)) continue;
@@ -186,6 +192,16 @@ void PlannedProgram::CountWork(PlannedState* s) const {
     if (s->timed[k].times == s->timed[k].counted) continue;
     s->timed[k].Count(CostOf(plan_.steps[k], plan_, *s->binding, shapes));
   }
+}
+
+MemoryReport PlannedProgram::Report(const std::vector<TensorPtr>& tensors) const {
+  const std::shared_ptr<const Binding> b = BindingFor(binder_->Solve(tensors), tensors, nullptr);
+  MemoryReport r = ReportPlan(graph_, plan_, *b);
+  const ArenaParts parts = PredictParts(graph_, backend_->target(), b->symbols, &r);
+  r.arena_bytes = CheckedAdd(r.arena_bytes, parts.inside);
+  r.peak_bytes = CheckedAdd(r.peak_bytes, parts.inside);
+  r.at_most = parts.at_most;
+  return r;
 }
 
 void PlannedProgram::TakeTimes(State& state, const std::string& in,

@@ -56,6 +56,7 @@ class PlannedProgram : public Program::Impl {
 
   PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
 
+  MemoryReport Report(const std::vector<TensorPtr>& tensors) const final;
   void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const final;
   /// Those of the bodies of step k.
   virtual void TakeTimesInside(PlannedState&, size_t /*k*/, const std::string& /*in*/,

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <map>
 
+#include "predict_parts.h"
 #include "program_impl.h"
 #include "runtime/binding/arena.h"
 #include "runtime/binding/size_limits.h"
+#include "runtime/memory/report.h"
 #include "runtime/plan/instruction.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
@@ -23,16 +25,28 @@ namespace {
 /// Values of sizes, and of those that data decide the most.
 class Sizes : public SizeBounds {
  public:
-  using SizeBounds::SizeBounds;
-  /// kUnsupported where there is no bound. `at_most` becomes true where it is one.
+  /// `unbounded`: takes the names of what has no bound; null: that throws.
+  Sizes(Facts facts, const SymBindings& bindings, std::vector<std::string>* unbounded)
+      : SizeBounds(std::move(facts), bindings), unbounded_(unbounded) {}
+  /// 0 or kUnsupported where there is no bound. `at_most` becomes true where it is one.
   int64_t Most(SymInt e, const NodePtr& n, bool* at_most) {
     const int64_t most = SizeBounds::Most(e, at_most);
+    if (most == kNone && unbounded_) {
+      const std::string name = n ? UserName(n) : e.ToString();
+      if (std::find(unbounded_->begin(), unbounded_->end(), name) == unbounded_->end())
+        unbounded_->push_back(name);
+      return 0;
+    }
     WEFT_CHECK(most < kNone, kUnsupported, "{}: data decide the size {}, and nothing bounds it",
                n ? n->Describe() : "a buffer", e.ToString());
     return most;
   }
   int64_t MostBytes(const Type& type, const Shape& shape, const NodePtr& n, bool* at_most) {
     if (type.is_tensor() && DTypeBits(type.dtype) == 0) return 0;  // strings are not counted
+    if (unbounded_ && (!type.is_tensor() || !shape.has_rank())) {
+      unbounded_->push_back(UserName(n));
+      return 0;
+    }
     WEFT_CHECK(type.is_tensor() && shape.has_rank(), kUnsupported,
                "{}: the size of {}{} is known only when it runs", n->Describe(), type.ToString(),
                shape.ToString());
@@ -40,40 +54,33 @@ class Sizes : public SizeBounds {
     for (SymInt d : shape.dims()) count = CheckedMul(count, Most(d, n, at_most));
     return DTypeBytes(type.dtype, count);
   }
-};
 
-/// As programs count it: what lies in the arena of one, and what the bodies in it take at most.
-struct Parts {
-  int64_t arena = 0, inside = 0;
-  bool at_most = false;
-  int64_t sum() const { return CheckedAdd(arena, inside); }
-  void Larger(const Parts& other) {
-    arena = std::max(arena, other.arena);
-    inside = std::max(inside, other.inside);
-    at_most = at_most || other.at_most;
-  }
+ private:
+  std::vector<std::string>* const unbounded_;
 };
 
 class Predictor {
  public:
-  Predictor(const Target& target, const SymBindings& bindings)
-      : target_(target), bindings_(bindings) {}
+  /// `report`: as PredictParts takes it.
+  Predictor(const Target& target, const SymBindings& bindings, MemoryReport* report = nullptr)
+      : target_(target), bindings_(bindings), report_(report) {}
 
   /// `limits`: of sizes around, where the graph is a body.
-  Parts Of(const Graph& g, const SizeLimits& limits) const {
-    Sizes sizes(g.AttrOr<Facts>("facts"), bindings_);
+  /// `outermost`: its regions are reported.
+  ArenaParts Of(const Graph& g, const SizeLimits& limits, bool outermost = false) const {
+    Sizes sizes(g.AttrOr<Facts>("facts"), bindings_, report_ ? &report_->unbounded : nullptr);
     const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
     for (const NodePtr& p : g.AllInputs())
       for (SymInt d : shapes[NodeEntry(p)].dims())
         if (const auto it = d.known() ? limits.find(d) : limits.end(); it != limits.end())
           if (d.is_unbacked()) sizes.SetMost(d, it->second);
     sizes.Limit(UnbackedSizes(g));
-    return HasPlan(g) ? OfPlan(g, &sizes) : OfRegions(g, &sizes);
+    return HasPlan(g) ? OfPlan(g, &sizes) : OfRegions(g, &sizes, outermost);
   }
 
  private:
-  Parts OfPlan(const Graph& g, Sizes* sizes) const {
-    Parts out;
+  ArenaParts OfPlan(const Graph& g, Sizes* sizes) const {
+    ArenaParts out;
     const StoragePlan& plan = g.GetAttr<StoragePlan>("storage");
     std::vector<NodePtr> writers(plan.storages.size());
     for (const NodePtr& n : g.TopoOrder())
@@ -91,8 +98,9 @@ class Predictor {
   }
   /// What regions give each other is kept from run to run; what nodes between them give lives until
   /// it is read last.
-  Parts OfRegions(const Graph& g, Sizes* sizes) const {
-    Parts out;
+  ArenaParts OfRegions(const Graph& g, Sizes* sizes, bool outermost) const {
+    ArenaParts out;
+    std::vector<MemoryHolder>* const regions = outermost && report_ ? &report_->blocks : nullptr;
     int64_t kept = 0;
     const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
     const TypeMap& types = g.GetAttr<TypeMap>("dtype");
@@ -117,6 +125,10 @@ class Predictor {
         if (IsOp(n, builtin::kSizes)) continue;  // empty
         const NodePtr who = region ? (*n->attr<GraphPtr>("body")).outputs[i].node : n;
         const int64_t bytes = sizes->MostBytes(types[e], shapes[e], who, &out.at_most);
+        if (regions && bytes > 0)
+          regions->push_back({UserName(who), MemoryKind::kArena, bytes, -1, int(k),
+                              region ? int(order.size()) : int(last.at(e.key())) + 1,
+                              region ? "kept for the next run" : "until it is read last"});
         if (region) {
           kept = CheckedAdd(kept, bytes);
           continue;
@@ -126,28 +138,32 @@ class Predictor {
       }
       most = std::max(most, live);
       live -= dies[k];
-      out.Larger(region ? Of(*n->attr<GraphPtr>("body"), sizes->limits())
-                        : OfBodies(g, n, sizes, false));
+      const ArenaParts inside =
+          region ? Of(*n->attr<GraphPtr>("body"), sizes->limits()) : OfBodies(g, n, sizes, false);
+      if (regions && inside.sum() > 0)
+        regions->push_back({UserName(n), MemoryKind::kArena, inside.sum(), -1, int(k), int(k) + 1,
+                            region ? "while the region runs" : "while its bodies run"});
+      out.Larger(inside);
     }
     out.arena = CheckedAdd(out.arena, CheckedAdd(kept, most));
     return out;
   }
 
   /// `placed`: it is a step of a plan, which has places for its results.
-  Parts OfBodies(const Graph& g, const NodePtr& n, Sizes* sizes, bool placed) const {
-    Parts out;
+  ArenaParts OfBodies(const Graph& g, const NodePtr& n, Sizes* sizes, bool placed) const {
+    ArenaParts out;
     if (!RunsBodies(target_, n)) return out;
     bool any = false;
-    std::vector<Parts> bodies;
+    std::vector<ArenaParts> bodies;
     for (const std::string& name : BodyNames(n)) {
       const Graph& body = *n->attr<GraphPtr>(name);
       any = any || IsPlanned(body);
-      bodies.push_back(IsPlanned(body) ? Of(body, sizes->limits()) : Parts());
+      bodies.push_back(IsPlanned(body) ? Of(body, sizes->limits()) : ArenaParts());
     }
     if (!any) return out;
     // Parts that run at the same time have an arena each.
     const bool together = IsOp(n, builtin::kConcurrent);
-    for (const Parts& b : bodies) {
+    for (const ArenaParts& b : bodies) {
       out.at_most = out.at_most || b.at_most || (!together && b.sum() != bodies[0].sum());
       out.inside = together ? CheckedAdd(out.inside, b.sum()) : std::max(out.inside, b.sum());
     }
@@ -201,9 +217,23 @@ class Predictor {
 
   const Target& target_;
   const SymBindings& bindings_;
+  MemoryReport* const report_;
 };
 
 }  // namespace
+
+int64_t ArenaParts::sum() const { return CheckedAdd(arena, inside); }
+
+void ArenaParts::Larger(const ArenaParts& other) {
+  arena = std::max(arena, other.arena);
+  inside = std::max(inside, other.inside);
+  at_most = at_most || other.at_most;
+}
+
+ArenaParts PredictParts(const Graph& planned, const Target& target, const SymBindings& bindings,
+                        MemoryReport* report) {
+  return Predictor(target, bindings, report).Of(planned, {}, report != nullptr);
+}
 
 PredictedArena PredictArena(Graph graph, const CompileOptions& options,
                             const SymBindings& bindings) {
@@ -214,7 +244,7 @@ PredictedArena PredictArena(Graph graph, const CompileOptions& options,
   const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
   const Target target = backend->target();
   WEFT_CHECK(target.traits().kernels, kUnsupported, "the backend {} plans nothing", name);
-  const Parts parts = Predictor(target, bindings).Of(planned.graph, {});
+  const ArenaParts parts = Predictor(target, bindings).Of(planned.graph, {});
   return {parts.sum(), parts.at_most};
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/core/op/run_bodies.h"
+#include "weft/runtime/program/memory.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft {
@@ -36,6 +37,11 @@ struct ProgramState {
   virtual ~ProgramState() = default;
   std::shared_ptr<Arena> arena;  ///< null: one of its own, when it runs
   int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
+  int64_t scratch_bytes = 0, output_bytes = 0;
+  int64_t budget_bytes = -1;  ///< -1: there is none
+  bool budget_met = true;
+  size_t way = 0;  ///< of a program with a budget
+  int64_t recompute_flops = 0;
   /// The most that the bodies of a node have taken in this run, and the node around them.
   int64_t inside_bytes = 0;
   int kernels_failed = 0;  ///< for the last extents, besides ProgramStats::kernels_failed
@@ -98,6 +104,12 @@ struct Program::Impl {
   /// behind the operator that has them, and forgets it. `in`: StepTime::in of its own steps.
   virtual void TakeTimes(State& /*state*/, const std::string& /*in*/,
                          std::vector<StepTime>* /*times*/) const {}
+  /// What a run takes on tensors of these dtypes and extents (inputs, then variables), of which
+  /// nothing is read. Throws kUnsupported for a program that plans nothing.
+  virtual MemoryReport Report(const std::vector<TensorPtr>& tensors) const;
+  /// Of a program with a budget: its ways (memory/budget_program.h); else none.
+  virtual std::vector<const Program::Impl*> Ways() const { return {}; }
+  virtual MemoryBudget budget() const { return {}; }
   const ProgramStats& stats() const { return stats_; }
   virtual void TakeCallOptions(const CallOptions& options) { call_options_ = options; }
 
@@ -118,13 +130,14 @@ struct Program::Impl {
   ProgramStats stats_;
 };
 
-/// The program of a graph that its passes have left: of the kind that the backend and the graph ask
-/// for. `passes`
-/// tell the faults, which are kernels.
-std::shared_ptr<Program> MakeProgram(Graph compiled, const std::string& backend_name,
-                                     const std::shared_ptr<Backend>& backend,
-                                     std::vector<PassRecord> passes, const Limits& limits,
-                                     const CallOptions& calls);
+/// Runs a graph that its passes have left: of the kind that the backend and the graph ask for.
+std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
+                                              const std::shared_ptr<Backend>& backend);
+/// The program with all that it is called by and told. `passes` tell the faults, which are kernels.
+std::shared_ptr<Program> FinishProgram(std::unique_ptr<Program::Impl> program,
+                                       const std::string& backend_name,
+                                       std::vector<PassRecord> passes, const Limits& limits,
+                                       const CallOptions& calls);
 
 /// Names and types of inputs and outputs, from the graph.
 void DescribeProgram(Program::Impl* program, const std::string& backend_name);

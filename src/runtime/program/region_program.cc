@@ -24,6 +24,7 @@
 #include "found_sizes.h"
 #include "planned_program.h"
 #include "result_tensors.h"
+#include "runtime/memory/report.h"
 #include "sized_places.h"
 #include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -69,6 +70,10 @@ class RegionProgram final : public Program::Impl {
         found_at_[slot] = tensors++;
         found_.Add(types[NodeEntry(i.node, k)], shapes[NodeEntry(i.node, k)]);
       }
+  }
+
+  MemoryReport Report(const std::vector<TensorPtr>& tensors) const override {
+    return ReportRegions(*this, backend_->target(), tensors);
   }
 
   std::unique_ptr<State> NewState() const override {

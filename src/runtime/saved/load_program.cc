@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <map>
 
+#include "runtime/memory/budget_program.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/plan/usable_layouts.h"
 #include "runtime/program/body_programs.h"
@@ -43,23 +44,34 @@ class Reader {
     RequestScope scope(options_.limits);
     ReadFrame();
     ReadMeta();
-    Graph g = ReadGraph();
     const std::string name = options_.backend.empty() ? backend_ : options_.backend;
     const std::shared_ptr<Backend> backend = BackendFor(name, options_.threads);
-    CheckEffects(g);
     PassOptions passes;
     passes.limits = options_.limits;
     std::vector<PassRecord> records;
     passes.records = &records;
-    if (backend->target().traits().kernels) {
+    const bool plans = backend->target().traits().kernels;
+    if (plans) {
       passes.target = backend->target();
       ReadKernels(*backend);
       passes.enters = [](const PassEntry&, const Graph&) { return false; };  // WithPlan does
-      g = ProvideTypes(std::move(g), passes);
-      g = WithPlan(std::move(g), passes);
     }
-    std::shared_ptr<Program> program = MakeProgram(std::move(g), name, backend, std::move(records),
-                                                   options_.limits, options_.calls);
+    const SideData side = ReadTensors();
+    PlannedWays planned;
+    planned.budget = options_.memory_budget.any() ? options_.memory_budget : budget_;
+    const bool has_budget = plans && planned.budget.any();
+    for (size_t k = 0; k < (has_budget ? ways_ : 1); ++k) {
+      Graph g = ReadGraph(weftx::GraphTag(k), side);
+      CheckEffects(g);
+      if (plans) g = WithPlan(ProvideTypes(std::move(g), passes), passes);
+      planned.ways.push_back(MakeAnyProgram(std::move(g), backend));
+      if (!has_budget) continue;
+      DescribeProgram(planned.ways.back().get(), name);
+      planned.ways.back()->limits_ = options_.limits;
+    }
+    std::shared_ptr<Program> program = FinishProgram(
+        has_budget ? MakeBudgetProgram(std::move(planned)) : std::move(planned.ways.front()), name,
+        std::move(records), options_.limits, options_.calls);
     program->impl().stats_.compile_seconds = timer.seconds();
     return program;
   }
@@ -102,6 +114,15 @@ class Reader {
     target_ = meta["target"];
     is_current_ = meta["generator"] == std::to_string(KernelCache::GeneratorVersion());
     WEFT_CHECK(!backend_.empty(), kInvalidModel, "{}it names no backend", kDamaged);
+    try {
+      budget_ = MemoryBudget::Parse(meta["memory"], "memory");
+    } catch (const UserError&) {
+      WEFT_THROW(kInvalidModel, "{}it has the memory budget '{}'", kDamaged, meta["memory"]);
+    }
+    const std::string& ways = meta["ways"];
+    const int64_t count = ways.empty() ? 1 : TryParseInt64(ways).value_or(0);
+    WEFT_CHECK(count > 0 && count <= 64, kInvalidModel, "{}it has {} ways", kDamaged, ways);
+    ways_ = size_t(count);
   }
 
   /// The next number of a section, which shrinks by it.
@@ -153,7 +174,7 @@ class Reader {
     return copy;
   }
 
-  Graph ReadGraph() {
+  SideData ReadTensors() {
     std::string_view table = Section(weftx::kTensors);
     const std::string_view data = Section(weftx::kData);
     SideData side;
@@ -161,11 +182,15 @@ class Reader {
       const uint64_t hash = Take(&table);
       side[hash] = ReadTensor(&table, data);
     }
+    return side;
+  }
+  Graph ReadGraph(const std::string& section, const SideData& side) const {
+    SideData known = side;
     ParseOptions parse;
-    parse.source_name = "graph";
-    parse.side_data = &side;
+    parse.source_name = section;
+    parse.side_data = &known;
     parse.max_depth = int(std::min<int64_t>(options_.limits.depth, INT_MAX));
-    Graph g = ParseGraph(Section(weftx::kGraph), parse);
+    Graph g = ParseGraph(Section(section.c_str()), parse);
     Limits::Check("nodes", int64_t(g.num_nodes()), options_.limits.nodes);
     return g;
   }
@@ -251,6 +276,8 @@ class Reader {
   std::map<std::string, std::string_view> sections_;
   std::string backend_, target_;
   bool is_current_ = false;
+  MemoryBudget budget_;
+  size_t ways_ = 1;
   std::map<Hash128, CompiledKernelPtr> saved_;
 };
 

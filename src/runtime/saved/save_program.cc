@@ -3,6 +3,7 @@
 
 #include "runtime/plan/instruction.h"
 #include "runtime/program/body_programs.h"
+#include "runtime/program/program_impl.h"
 #include "self_contained.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/pass/body_types.h"
@@ -74,9 +75,9 @@ void CollectKernels(const Graph& g, DistinctKernels* distinct) {
   }
 }
 
-std::string KernelSection(const Graph& g) {
+std::string KernelSection(const std::vector<Graph>& graphs) {
   DistinctKernels distinct;
-  CollectKernels(g, &distinct);
+  for (const Graph& g : graphs) CollectKernels(g, &distinct);
   std::string out;
   for (const auto& [key, compiled] : distinct) {
     weftx::AppendWord(&out, key.hi);
@@ -87,17 +88,19 @@ std::string KernelSection(const Graph& g) {
   return out;
 }
 
-}  // namespace
-
-std::string PackProgram(const Graph& whole, const std::string& backend, const std::string& target,
-                        const Target& compiled_for) {
-  const Graph compiled = SelfContained(whole, compiled_for.none() ? Target(backend) : compiled_for);
+/// The graphs of all ways of a program; of one without a budget its one graph.
+std::string Pack(std::vector<Graph> graphs, const std::string& backend, const std::string& target,
+                 const Target& compiled_for, const std::string& budget) {
   SideData side;
   PrintOptions print;
   print.origins = true;
   print.hidden_attributes = true;
   print.side_data = &side;
-  const std::string text = PrintGraph(Stripped(compiled), print);
+  std::vector<std::string> texts;
+  for (Graph& g : graphs) {
+    g = SelfContained(g, compiled_for.none() ? Target(backend) : compiled_for);
+    texts.push_back(PrintGraph(Stripped(g), print));
+  }
 
   std::string table, data;
   for (const auto& [hash, tensor] : side) {
@@ -110,22 +113,23 @@ std::string PackProgram(const Graph& whole, const std::string& backend, const st
     weftx::AppendWord(&table, begin);
     weftx::AppendWord(&table, data.size() - begin);
   }
-  const std::string meta = fmt::format("backend={}\ntarget={}\ngenerator={}\n", backend, target,
-                                       KernelCache::GeneratorVersion());
-  const std::pair<const char*, const std::string> sections[] = {
-      {weftx::kMeta, meta},
-      {weftx::kGraph, text},
-      {weftx::kTensors, std::move(table)},
-      {weftx::kKernels, KernelSection(compiled)},
-      {weftx::kData, std::move(data)}};
+  std::string meta = fmt::format("backend={}\ntarget={}\ngenerator={}\n", backend, target,
+                                 KernelCache::GeneratorVersion());
+  if (!budget.empty()) meta += fmt::format("memory={}\nways={}\n", budget, graphs.size());
+  std::vector<std::pair<std::string, std::string>> sections = {{weftx::kMeta, std::move(meta)}};
+  for (size_t k = 0; k < texts.size(); ++k)
+    sections.emplace_back(weftx::GraphTag(k), std::move(texts[k]));
+  sections.emplace_back(weftx::kTensors, std::move(table));
+  sections.emplace_back(weftx::kKernels, KernelSection(graphs));
+  sections.emplace_back(weftx::kData, std::move(data));
 
   std::string out(weftx::kMagic, sizeof weftx::kMagic);
   out.append(16, '\0');  // the hash
-  weftx::AppendWord(&out, std::size(sections));
-  size_t at = out.size() + std::size(sections) * weftx::kEntryBytes;
+  weftx::AppendWord(&out, sections.size());
+  size_t at = out.size() + sections.size() * weftx::kEntryBytes;
   for (const auto& [tag, content] : sections) {
     out += tag;
-    out.append(8 - std::strlen(tag), '\0');
+    out.append(8 - tag.size(), '\0');
     at = (at + weftx::kAlign - 1) / weftx::kAlign * weftx::kAlign;
     weftx::AppendWord(&out, at);
     weftx::AppendWord(&out, content.size());
@@ -139,11 +143,21 @@ std::string PackProgram(const Graph& whole, const std::string& backend, const st
   return out;
 }
 
+}  // namespace
+
+std::string PackProgram(const Graph& compiled, const std::string& backend,
+                        const std::string& target, const Target& compiled_for) {
+  return Pack({compiled}, backend, target, compiled_for, "");
+}
+
 std::string PackProgram(const Program& program) {
+  std::vector<Graph> graphs;
+  for (const Program::Impl* way : program.impl().Ways()) graphs.push_back(way->graph_);
+  if (graphs.empty()) graphs.push_back(program.graph());
   DistinctKernels kernels;
-  CollectKernels(program.graph(), &kernels);
+  for (const Graph& g : graphs) CollectKernels(g, &kernels);
   const std::string target = kernels.empty() ? "" : kernels.begin()->second->target;
-  return PackProgram(program.graph(), program.backend(), target);
+  return Pack(std::move(graphs), program.backend(), target, {}, program.impl().budget().ToString());
 }
 
 void SaveProgram(const Program& program, const std::string& path) {

@@ -133,6 +133,20 @@ void Session::Initialise() {
 
 int64_t Session::live_bytes() const { return state_->live_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes + state_->inside_bytes; }
+SessionMemory Session::memory() const {
+  const ProgramState& s = *state_;
+  SessionMemory m;
+  m.arena_bytes = arena_bytes();
+  m.bound_bytes = s.live_bytes;
+  m.scratch_bytes = s.scratch_bytes;
+  m.output_bytes = s.output_bytes;
+  m.peak_bytes = m.arena_bytes + m.output_bytes;
+  m.budget_bytes = s.budget_bytes;
+  m.budget_met = s.budget_met;
+  m.way = s.way;
+  m.recompute_flops = s.recompute_flops;
+  return m;
+}
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
 int64_t Session::packs() const { return state_->packs; }
 int Session::kernels_failed() const {

@@ -187,6 +187,7 @@ int RunBench(const Args& a) {
     session.RunInto(p.inputs, &outputs);
     profile = ProfileSteps([&] { return session.Profile(p.inputs, &outputs); }, machine);
   }
+  const SessionMemory memory = session.memory();
   const ProgramStats& stats = p.program->stats();
   if (!a.export_profile.empty() && !interrupted)
     ExportProfile(a.export_profile, stats.passes, profile, session);
@@ -217,7 +218,14 @@ int RunBench(const Args& a) {
                 {"launches", times.launches},
                 {"replays", times.replays},
                 {"host_waits", times.host_waits},
-                {"arena_bytes", session.arena_bytes()},
+                {"arena_bytes", memory.arena_bytes},
+                {"live_bytes", memory.bound_bytes},
+                {"bound_bytes", memory.bound_bytes},
+                {"scratch_bytes", memory.scratch_bytes},
+                {"output_bytes", memory.output_bytes},
+                {"recompute_flops", memory.recompute_flops},
+                {"budget_bytes", memory.budget_bytes < 0 ? Json() : Json(memory.budget_bytes)},
+                {"budget_met", memory.budget_met},
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
                 {"backend", p.engine.backend},
@@ -266,6 +274,10 @@ int RunBench(const Args& a) {
   text += fmt::format("memory   arena {}, memory traffic {} per run, process peak {}\n",
                       FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
                       FormatBytes(PeakResidentBytes()));
+  if (memory.budget_bytes >= 0)
+    text +=
+        fmt::format("budget   {} of {}, {:.3g} GFLOP done twice\n", FormatBytes(memory.peak_bytes),
+                    FormatBytes(memory.budget_bytes), double(memory.recompute_flops) * 1e-9);
   if (a.engine.calls.tune)
     text += fmt::format("tuning   {} library calls timed, {} chosen by earlier ones\n",
                         tuning.stored, tuning.found);

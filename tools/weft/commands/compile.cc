@@ -24,6 +24,7 @@ namespace {
 
 struct Args {
   ModelArgs model;
+  MemoryArgs memory;
   std::string target, out, save_kernels, overridable,
       passes = StandardPipeline({PipelineEnd::kCode}).ToString();
 };
@@ -116,13 +117,20 @@ int RunCompile(const Args& a) {
                fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
                "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
   const Pipeline pipeline = ParsePipeline(a.passes);
+  const MemoryOptions memory = a.memory.Check();
   ImportOptions import;
   if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
   const Graph graph = ReadModel(a.model, import);
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;
-  const Graph compiled = RunPasses(graph, pipeline, options, MakePlannedGraph);
+  // What calls take beside their operands is known to a backend that can run them, and to no other.
+  std::shared_ptr<const Program> program;
+  if (memory.budget.any())
+    program = CompileProgram(graph, ParseEngine(a.target, ToPlan(pipeline).ToString()), 0,
+                             options.limits, {}, memory);
+  const Graph compiled =
+      program ? program->graph() : RunPasses(graph, pipeline, options, MakePlannedGraph);
   const double seconds = timer.seconds();
   Rows collected;
   CollectKernels(compiled, *compiler, &collected);
@@ -184,7 +192,9 @@ int RunCompile(const Args& a) {
                fmt::format("{} of {} kernels do not compile for {}; {}", failed, rows.size(),
                            compiler->target(), first_error),
                a.model.path);
-  if (!a.out.empty())
+  if (!a.out.empty() && program)
+    SaveProgram(*program, a.out);
+  else if (!a.out.empty())
     WriteFileAtomic(
         a.out, PackProgram(compiled, options.target.family(), compiler->target(), options.target));
   return 0;
@@ -204,6 +214,7 @@ Command MakeCompile(Options& parent) {
           "initializers that the model lists as inputs too and that will be fed: A,B");
   app.Add("--save-kernels D", &a->save_kernels, "write the source of every distinct kernel");
   app.Add("--passes P", &a->passes, "passes instead of the usual ones");
+  AddMemory(app, &a->memory);
   return {app, [a] { return RunCompile(*a); }};
 }
 

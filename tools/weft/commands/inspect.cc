@@ -6,6 +6,7 @@
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
+#include "memory_report.h"
 #include "support_report.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -30,6 +31,7 @@ struct Args {
   ModelArgs model;
   InputArgs inputs;
   std::string support;
+  MemoryReportArgs memory;
 };
 
 struct Io {
@@ -369,6 +371,10 @@ int InspectProgram(const Args& a) {
 }
 
 int RunInspect(const Args& a) {
+  if (a.memory.asked) return InspectMemory(a.model, a.inputs, a.memory);
+  WEFT_CHECK(
+      a.memory.html.empty() && a.memory.memory.budget.empty() && a.memory.memory.hints.empty(),
+      kUsage, "--html, --memory-budget and --hint go with --memory");
   if (IsProgramFile(a.model.path)) return InspectProgram(a);
   ImportOptions import;
   import.allow_unsupported = true;
@@ -429,6 +435,7 @@ Command MakeInspect(Options& parent) {
   AddBind(app, &a->inputs);
   app.Add("--support TARGET", &a->support,
           "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run");
+  AddMemoryReport(app, &a->memory);
   return {app, [a] { return RunInspect(*a); }};
 }
 

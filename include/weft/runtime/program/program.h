@@ -18,9 +18,25 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/pass/pass.h"
+#include "weft/core/plan/memory_budget.h"
 #include "weft/runtime/backend/backend.h"
 
 namespace weft {
+
+/// What runs may take.
+struct MemoryOptions {
+  /// A promise: of what a run adds (the arena with all scratch, and results) no byte more, or the
+  /// run is refused before it begins, with kOutOfMemory, the floor and who holds it. What does not
+  /// fit otherwise is computed a second time; no bit of a result changes. Where data decide sizes
+  /// nothing is refused.
+  MemoryBudget budget;
+  /// Likely values of symbols: what plans are made for. Others are chosen.
+  SymBindings hints;
+};
+
+/// "batch=64", "a=1,b=2": likely values of symbols, for MemoryOptions::hints. Throws kUsage with
+/// `option` as its place.
+WEFT_API SymBindings ParseHints(const std::vector<std::string>& texts, const std::string& option);
 
 struct CompileOptions {
   std::string backend;   ///< empty: "cpu"
@@ -34,6 +50,7 @@ struct CompileOptions {
   /// elsewhere or has another Tensor::version(). Who writes to the memory of such an input has to
   /// give it another version. Throws kBadBinding for a name that no input has.
   std::vector<std::string> steady;
+  MemoryOptions memory;
 };
 
 /// Name, type and symbolic shape of an input or output.
@@ -97,6 +114,19 @@ struct CompileCounts {
   int64_t kernels = 0;   ///< that compilers, or the cache of what they made, were asked for
 };
 WEFT_API CompileCounts CountCompiled();
+
+/// What the last run of a session took.
+struct SessionMemory {
+  int64_t peak_bytes = 0;     ///< arena and results: what it added
+  int64_t arena_bytes = 0;    ///< as Session::arena_bytes, with scratch
+  int64_t bound_bytes = 0;    ///< the most of it that was needed at once
+  int64_t scratch_bytes = 0;  ///< the most that one kernel or library call needed while it ran
+  int64_t output_bytes = 0;
+  int64_t budget_bytes = -1;  ///< -1: there is none
+  bool budget_met = true;
+  size_t way = 0;               ///< 0: nothing was computed twice
+  int64_t recompute_flops = 0;  ///< operations that were done a second time
+};
 
 /// Makes the tensor that a run writes result `index` of its program into: of that dtype and these
 /// extents, not read-only, in memory that no input and no other result has.
@@ -205,6 +235,7 @@ class WEFT_API Session {
   /// The most bytes of the arena that are needed at once, for the last extents: no
   /// arena can be smaller.
   int64_t live_bytes() const;
+  SessionMemory memory() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
   /// Times that a library call has been made ready for steady inputs (CompileOptions::steady).

@@ -17,8 +17,9 @@
 ///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64
 ///                 | {tag, 8 bytes; offset, size, u64} ... | data
 ///
-///   sections  "meta"     key=value lines: backend, target, generator
-///             "graph"    text form, tensors by hash
+///   sections  "meta"     key=value lines: backend, target, generator; of a program with a
+///                        memory budget: memory, ways
+///             "graph"    text form, tensors by hash; of further ways to keep the budget "way1" ..
 ///             "tensors"  {content hash, dtype, rank, extents, offset, bytes} as u64 each
 ///             "data"     the tensors' bytes at multiples of 64 of the file
 ///             "kernels"  {key hi, lo, bytes} as u64, then the code; repeated
@@ -52,6 +53,8 @@ struct LoadOptions {
   int threads = 0;      ///< 0: what the process may use
   Limits limits;
   CallOptions calls;  ///< as in CompileOptions
+  /// In the place of the program's own; with none, that one counts. Ways are those of the file.
+  MemoryBudget memory_budget = {};
 };
 /// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kUnknownOp where
 /// a plugin is missing.

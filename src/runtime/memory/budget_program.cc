@@ -1,0 +1,304 @@
+/// budget_program.cc: see budget_program.h. A way is chosen once per extents of the inputs, by the
+/// exact account of its plan there (the certificate), and remembered.
+#include "budget_program.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "report.h"
+#include "weft/core/op/flops.h"
+#include "weft/support/bounded_cache.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+using Ways = std::vector<std::unique_ptr<Program::Impl>>;
+
+/// Of all ways at the same extents.
+struct Choice {
+  size_t way = 0;
+  int64_t limit = INT64_MAX;
+  bool met = true;
+  std::vector<MemoryReport> reports;  ///< by way, as far as the one taken
+};
+
+Choice Choose(const Ways& ways, const MemoryBudget& budget, const std::vector<TensorPtr>& tensors) {
+  Choice c;
+  size_t least = 0;
+  for (size_t w = 0; w < ways.size(); ++w) {
+    c.reports.push_back(ways[w]->Report(tensors));
+    const int64_t bytes = c.reports[w].Counted(budget);
+    if (w == 0) c.limit = budget.BytesOf(bytes);
+    if (bytes < c.reports[least].Counted(budget)) least = w;
+    c.way = w;
+    if (bytes <= c.limit) return c;
+  }
+  c.way = least;
+  c.met = budget.kind == MemoryBudget::Kind::kLeast;
+  return c;
+}
+
+[[noreturn]] void ThrowUnmet(const MemoryReport& least, const MemoryBudget& budget, int64_t limit) {
+  const std::string step =
+      least.at_step < 0 ? "" : fmt::format(", most at '{}'", least.steps[size_t(least.at_step)]);
+  ThrowError(
+      ErrorCode::kOutOfMemory,
+      fmt::format(
+          "the memory budget of {} is less than a run can take here: {} of intermediate "
+          "results{}, {} of results{}; it is held by {}",
+          FormatBytes(limit), FormatBytes(least.arena_bytes), step, FormatBytes(least.output_bytes),
+          budget.all
+              ? fmt::format(", {} of inputs, {} of variables, {} of constants",
+                            FormatBytes(least.input_bytes), FormatBytes(least.variable_bytes),
+                            FormatBytes(least.constant_bytes))
+              : "",
+          NameHolders(least)),
+      "",
+      fmt::format("the least budget that works is {}{} ({}); the largest single step and the "
+                  "results take {}",
+                  budget.all ? "all:" : "", least.Counted(budget),
+                  FormatBytes(least.Counted(budget)), FormatBytes(least.floor_bytes)));
+}
+
+class BudgetProgram final : public Program::Impl {
+ public:
+  explicit BudgetProgram(PlannedWays planned)
+      : ways_(std::move(planned.ways)), budget_(planned.budget), known_(std::move(planned.known)) {
+    const Program::Impl& first = *ways_.front();
+    graph_ = first.graph_;
+    place_ = first.place_;
+    on_device_ = first.on_device_;
+    num_flags_ = first.num_flags_;
+    stats_ = ways_.back()->stats();
+  }
+
+  std::unique_ptr<State> NewState() const override {
+    auto s = std::make_unique<BudgetState>();
+    s->inner.resize(ways_.size());
+    return s;
+  }
+  void Run(State& state, const std::vector<TensorPtr>& inputs,
+           std::vector<std::shared_ptr<Tensor>>* outputs) const override {
+    Enter enter(*this, state, inputs);
+    ways_[state.way]->Run(enter.inner(), inputs, outputs);
+  }
+  Rest Start(State& state, const std::vector<TensorPtr>& inputs,
+             std::vector<std::shared_ptr<Tensor>>* outputs) const override {
+    Enter enter(*this, state, inputs);
+    return ways_[state.way]->Start(enter.inner(), inputs, outputs);
+  }
+  MemoryReport Report(const std::vector<TensorPtr>& tensors) const override {
+    Choice c = Choose(ways_, budget_, tensors);
+    if (!c.met && c.reports[c.way].exact()) ThrowUnmet(c.reports[c.way], budget_, c.limit);
+    MemoryReport r = std::move(c.reports[c.way]);
+    if (!known_.empty()) {
+      r.ways = known_;
+      r.way = known_.size() - 1;
+      return r;
+    }
+    r.way = c.way;
+    const SymBindings symbols = SymbolsOf(tensors);
+    for (size_t w = 0; w < ways_.size(); ++w) {
+      MemoryWay way = WayOf(ways_[w]->graph_, symbols);
+      way.peak_bytes = w == c.way ? r.peak_bytes : ways_[w]->Report(tensors).peak_bytes;
+      r.ways.push_back(way);
+    }
+    return r;
+  }
+  std::vector<const Program::Impl*> Ways() const override {
+    std::vector<const Program::Impl*> out;
+    for (const auto& w : ways_) out.push_back(w.get());
+    return out;
+  }
+  MemoryBudget budget() const override { return budget_; }
+  void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const override {
+    auto& s = static_cast<BudgetState&>(state);
+    for (size_t w = 0; w < ways_.size(); ++w)
+      if (s.inner[w]) ways_[w]->TakeTimes(*s.inner[w], in, times);
+  }
+  void TakeCallOptions(const CallOptions& options) override {
+    Program::Impl::TakeCallOptions(options);
+    for (const auto& w : ways_) w->TakeCallOptions(options);
+  }
+
+ private:
+  struct BudgetState : State {
+    std::vector<int64_t> key;
+    std::vector<std::unique_ptr<State>> inner;  ///< by way, of those taken so far
+  };
+  /// What is found out once per extents.
+  struct Taken {
+    size_t way;
+    int64_t limit, flops;
+    bool met;
+  };
+
+  /// A run in the state of the way that fits.
+  class Enter {
+   public:
+    Enter(const BudgetProgram& program, State& state, const std::vector<TensorPtr>& inputs)
+        : outer_(static_cast<BudgetState&>(state)) {
+      program.Take(outer_, inputs);
+      std::unique_ptr<State>& inner = outer_.inner[outer_.way];
+      if (!inner) inner = program.ways_[outer_.way]->NewState();
+      if (!outer_.arena) outer_.arena = inner->arena;
+      *inner = static_cast<const State&>(outer_);
+    }
+    ~Enter() {
+      State& in = inner();
+      outer_.arena = in.arena;  // of all ways
+      outer_.arena_bytes = in.arena_bytes;
+      outer_.live_bytes = in.live_bytes;
+      outer_.bytes_moved = in.bytes_moved;
+      outer_.scratch_bytes = in.scratch_bytes;
+      outer_.output_bytes = in.output_bytes;
+      outer_.inside_bytes = in.inside_bytes;
+      outer_.kernels_failed = in.kernels_failed;
+      outer_.packs = in.packs;
+      in.given_outputs.clear();
+      in.apart.clear();
+      in.replaced.clear();
+    }
+    Enter(const Enter&) = delete;
+    Enter& operator=(const Enter&) = delete;
+    State& inner() { return *outer_.inner[outer_.way]; }
+
+   private:
+    BudgetState& outer_;
+  };
+
+  SymBindings SymbolsOf(const std::vector<TensorPtr>& tensors) const {
+    SymBindings out;
+    for (size_t i = 0; i < inputs_.size() && i < tensors.size(); ++i) {
+      const Shape& s = inputs_[i].shape;
+      for (int d = 0; s.has_rank() && d < std::min(s.rank(), tensors[i]->rank()); ++d)
+        if (s[d].known() && s[d].is_symbol())
+          out[s[d].symbol_name()] = tensors[i]->dims()[size_t(d)];
+      if (inputs_[i].number.known() && tensors[i]->rank() == 2)
+        out[inputs_[i].number.symbol_name()] = tensors[i]->dims()[1];
+    }
+    return out;
+  }
+  void Take(BudgetState& s, const std::vector<TensorPtr>& inputs) const {
+    std::vector<int64_t> key;
+    for (const TensorPtr& t : inputs) {
+      key.push_back(t->rank());
+      key.insert(key.end(), t->dims().begin(), t->dims().end());
+    }
+    if (s.key == key && s.budget_bytes >= 0) return;
+    const Taken taken = [&] {
+      std::lock_guard lock(mutex_);
+      return taken_.GetOrMake(key, [&] {
+        std::vector<TensorPtr> all = inputs;
+        all.insert(all.end(), s.variables.begin(), s.variables.end());
+        const Choice c = Choose(ways_, budget_, all);
+        if (!c.met && c.reports[c.way].exact()) ThrowUnmet(c.reports[c.way], budget_, c.limit);
+        return Taken{c.way, c.limit, WayOf(ways_[c.way]->graph_, SymbolsOf(inputs)).recompute_flops,
+                     c.met};
+      });
+    }();
+    s.key = std::move(key);
+    s.way = taken.way;
+    s.budget_bytes = taken.limit;
+    s.budget_met = taken.met;
+    s.recompute_flops = taken.flops;
+  }
+
+  const std::vector<std::unique_ptr<Program::Impl>> ways_;
+  const MemoryBudget budget_;
+  const std::vector<MemoryWay> known_;
+  mutable std::mutex mutex_;
+  mutable BoundedCache<std::vector<int64_t>, Taken> taken_{64};
+};
+
+}  // namespace
+
+std::unique_ptr<Program::Impl> MakeBudgetProgram(PlannedWays planned) {
+  return std::make_unique<BudgetProgram>(std::move(planned));
+}
+
+SymBindings ParseHints(const std::vector<std::string>& texts, const std::string& option) {
+  SymBindings out;
+  for (const std::string& text : texts)
+    for (const std::string& part : Split(text, ',')) {
+      const size_t eq = part.find('=');
+      const std::string name(Trim(std::string_view(part).substr(0, std::min(eq, part.size()))));
+      const std::optional<int64_t> value =
+          eq == std::string::npos ? std::nullopt
+                                  : TryParseInt64(Trim(std::string_view(part).substr(eq + 1)));
+      if (name.empty() || !value || *value < 0)
+        ThrowError(ErrorCode::kUsage,
+                   fmt::format("expected SYM=N with an integer >= 0, got '{}'", part), option);
+      if (!out.emplace(name, *value).second)
+        ThrowError(ErrorCode::kUsage, fmt::format("'{}' is given twice", name), option);
+    }
+  return out;
+}
+
+MemoryWay WayOf(const Graph& graph, const SymBindings& bindings) {
+  MemoryWay way;
+  const ShapeMap& shapes = graph.GetAttr<ShapeMap>("shape");
+  for (const NodePtr& n : graph.TopoOrder()) {
+    if (!n->has_attr("recompute_of")) continue;
+    ++way.copies;
+    const std::optional<SymInt> flops = FlopsOf(n, shapes);
+    if (!flops || !flops->known()) continue;
+    try {
+      way.recompute_flops += Evaluate(*flops, bindings);
+    } catch (const UserError&) {
+      // Data decide it.
+    }
+  }
+  return way;
+}
+
+PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool is_static,
+                     const PlanWay& plan) {
+  PlannedWays out;
+  out.budget = budget;
+  std::vector<MemoryReport> reports;
+  const auto add = [&](int64_t arena_bytes) {
+    out.ways.push_back(plan(arena_bytes));
+    reports.push_back(out.ways.back()->Report(TensorsAt(*out.ways.back(), hints)));
+    const MemoryReport& r = reports.back();
+    if (reports.size() > 1 && r.arena_bytes >= reports[reports.size() - 2].arena_bytes) {
+      out.ways.pop_back();  // it gains nothing
+      reports.pop_back();
+      return false;
+    }
+    out.known.push_back(WayOf(out.ways.back()->graph_, hints));
+    out.known.back().peak_bytes = r.peak_bytes;
+    return true;
+  };
+  add(INT64_MAX);
+  const int64_t whole = reports[0].Counted(budget), arena = reports[0].arena_bytes;
+  const int64_t limit = budget.BytesOf(whole);
+  const auto meets = [&] { return reports.back().Counted(budget) <= limit; };
+  if (budget.kind != MemoryBudget::Kind::kLeast && !meets()) {
+    // What is not the arena stays as it is. What a search counts and what a plan takes differ by
+    // gaps between blocks, and by the scratch of calls.
+    int64_t target = limit - (whole - arena);
+    for (int round = 0; round < 4 && target > 0 && !meets(); ++round) {
+      if (!add(target)) break;
+      target -= std::max(reports.back().Counted(budget) - limit, target / 64);
+    }
+  }
+  if (!is_static) add(arena / 2);
+  if (!is_static || !meets()) add(0);
+  if (!is_static) {
+    out.known.clear();
+    return out;
+  }
+  if (budget.kind != MemoryBudget::Kind::kLeast) {
+    if (!meets() && reports.back().exact()) ThrowUnmet(reports.back(), budget, limit);
+    out.budget.kind = MemoryBudget::Kind::kBytes;
+    out.budget.bytes = limit;
+  }
+  out.ways.erase(out.ways.begin(), out.ways.end() - 1);
+  return out;
+}
+
+}  // namespace weft
