@@ -119,7 +119,7 @@ BenchResult Bench(const BenchOptions& options) {
   }
   result.build_seconds = build.seconds();
   tf::Session session(options.device + (options.fusion ? " fusion" : ""), options.threads,
-                      options.tune);
+                      options.tune, options.memory);
   session.run(tf::initialize_all_variables());
   for (const tf::Tensor& t : model.initialize) session.run(t);
   for (const auto& [variable, value] : here) session.set(variable, value);

@@ -17,6 +17,7 @@ struct BenchOptions {
   std::optional<double> rate;
   bool fusion = true, profile = false, tune = false;
   int threads = 0;
+  weft::MemoryBudget memory;  ///< of a step
   std::string device = "cpu";
   std::string dtype = "float32";  ///< as Settings, where the program has a choice
   int64_t size = 0;

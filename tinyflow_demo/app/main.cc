@@ -28,6 +28,15 @@ void PrintPrograms() {
     fmt::print("{:40} {}\n", p.name + (p.alias.empty() ? "" : " (" + p.alias + ")"), p.summary);
 }
 
+/// What a step takes.
+void AddMemory(const weft::SessionMemory& m, Json* out) {
+  (*out)["peak_bytes"] = m.peak_bytes;
+  (*out)["scratch_bytes"] = m.scratch_bytes;
+  (*out)["recompute_flops"] = m.recompute_flops;
+  (*out)["budget_bytes"] = m.budget_bytes < 0 ? Json() : Json(m.budget_bytes);
+  (*out)["budget_met"] = m.budget_met;
+}
+
 int RunTrain(const app::TrainOptions& options, bool json) {
   const app::TrainResult r = app::Train(options);
   if (json) {
@@ -41,7 +50,9 @@ int RunTrain(const app::TrainOptions& options, bool json) {
                 {"last_loss", r.losses.empty() ? Json(nullptr) : Number(r.losses.back())},
                 {"kernels", r.program.kernels},
                 {"library_calls", r.program.library_calls},
-                {"compile_s", r.program.compile_seconds}};
+                {"compile_s", r.program.compile_seconds},
+                {"arena_bytes", r.program.arena_bytes}};
+    AddMemory(r.program.memory, &out);
     if (r.text) {
       out["test_perplexity"] = Number(r.text->perplexity());
       out["bits_per_character"] = Number(r.text->bits());
@@ -81,6 +92,7 @@ int RunBench(const app::BenchOptions& options, bool json) {
                 {"replays", r.program.replays},
                 {"host_waits", r.program.host_waits},
                 {"build_s", r.build_seconds}};
+    AddMemory(r.program.memory, &out);
     for (const double loss : r.losses) out["losses"].push_back(Number(loss));
     if (options.profile) {
       out["profile"] = Json::array();
@@ -156,6 +168,11 @@ int Dispatch(int argc, char** argv) {
       ->check(CLI::Range(1, 4096));
   train_app->add_flag("--tune", train.tune,
                       "choose library calls by timing, where no earlier run has");
+  std::string train_memory, bench_memory;
+  constexpr const char* kMemory =
+      "bytes that a step may add, by computing values twice: 300M, 50% (of what it takes without), "
+      "min";
+  train_app->add_option("--memory-budget", train_memory, kMemory);
   train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
   train_app
       ->add_option("--size", train.size,
@@ -181,6 +198,7 @@ int Dispatch(int argc, char** argv) {
       ->check(CLI::Range(1, 4096));
   bench_app->add_flag("--tune", bench.tune,
                       "choose library calls by timing, where no earlier run has");
+  bench_app->add_option("--memory-budget", bench_memory, kMemory);
   bench_app->add_option("--device", bench.device, "cpu or cuda")->transform(device);
   bench_app
       ->add_option("--dtype", bench.dtype,
@@ -207,11 +225,13 @@ int Dispatch(int argc, char** argv) {
   }
   if (train_app->parsed()) {
     train.fusion = !train_plain;
+    train.memory = weft::MemoryBudget::Parse(train_memory, "--memory-budget");
     train.show_progress = isatty(STDERR_FILENO) != 0;
     return RunTrain(train, train_json);
   }
   if (bench_app->parsed()) {
     bench.fusion = !bench_plain;
+    bench.memory = weft::MemoryBudget::Parse(bench_memory, "--memory-budget");
     return RunBench(bench, bench_json);
   }
   if (!list) fmt::print("{}\n", cli.help());

@@ -201,7 +201,7 @@ class Trainer {
       model_.correct =
           tf::reduce_sum(tf::cast(tf::equal(tf::argmax(model_.logits, 1), model_.y), tf::float32));
     session_ = std::make_unique<tf::Session>(options_.device + (options_.fusion ? " fusion" : ""),
-                                             options_.threads, options_.tune);
+                                             options_.threads, options_.tune, options_.memory);
     if (checkpoint) {
       checkpoint->Restore(session_.get());
       if (at.rate != last_rate) SetRate(at.rate);

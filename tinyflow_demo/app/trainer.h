@@ -19,6 +19,7 @@ struct TrainOptions {
   bool fusion = true;
   bool tune = false;
   int threads = 0;
+  weft::MemoryBudget memory;  ///< of a step, and of every other run
   std::string device = "cpu";
   std::string data;    ///< empty: where the program's Debian package puts it
   int64_t images = 0;  ///< train on the first so many examples; 0: the checkpoint's, else all

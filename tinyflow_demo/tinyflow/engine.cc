@@ -113,6 +113,7 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
     : store_(std::move(store)) {
   weft::Graph g = Slice(graph, fetches, mode);
   std::vector<weft::NodePtr> inputs;
+  weft::SymBindings hints;
   for (size_t i = 0; i < feeds.size(); ++i) {
     const weft::NodePtr n = g.node(feeds[i].node->id());
     if (!n) continue;  // nothing that is fetched depends on it
@@ -120,6 +121,12 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
       g.SetAttr(n, "shape", shapes[i]);
     used_feeds_.push_back(i);
     inputs.push_back(n);
+    // What is fed first is likely to be fed again.
+    const weft::Shape declared = weft::DeclaredShape(n).value();
+    if (!declared.has_rank() || !shapes[i].has_rank()) continue;
+    for (int d = 0; d < std::min(declared.rank(), shapes[i].rank()); ++d)
+      if (declared[d].known() && declared[d].is_symbol() && shapes[i][d].is_const())
+        hints[declared[d].symbol_name()] = shapes[i][d].value();
   }
   g.SetInputs(inputs);
   std::vector<std::string> missing;
@@ -140,6 +147,7 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
   options.fusion = config.fusion;
   options.threads = config.threads;
   options.calls = config.calls;
+  options.memory = {config.memory, config.memory.any() ? hints : weft::SymBindings()};
   program_ = weft::Compile(std::move(g), options);
   session_ = std::make_unique<weft::Session>(program_, store_);
 }

@@ -28,6 +28,7 @@ struct Config {
   bool fusion = false;
   int threads = 0;  ///< 0: all there are
   weft::CallOptions calls;
+  weft::MemoryBudget memory;
 };
 /// Throws kUsage for a text that is none of the four, kUnsupported where there is no such device.
 Config ParseConfig(const std::string& text);
@@ -46,6 +47,7 @@ class Executable {
   const std::string& backend() const { return program_->backend(); }
   int64_t arena_bytes() const { return session_->arena_bytes(); }
   int64_t live_bytes() const { return session_->live_bytes(); }
+  weft::SessionMemory memory() const { return session_->memory(); }
   const weft::Program& program() const { return *program_; }
 
  private:

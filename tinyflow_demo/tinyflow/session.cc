@@ -98,12 +98,14 @@ struct Session::Impl {
   int compiled = 0;
 };
 
-Session::Session(const std::string& config, int threads, bool tune)
+Session::Session(const std::string& config, int threads, bool tune,
+                 const weft::MemoryBudget& memory)
     : impl_(std::make_unique<Impl>()) {
   impl_->graph = default_graph();
   impl_->config = engine::ParseConfig(config);
   impl_->config.threads = threads;
   impl_->config.calls.tune = tune;
+  impl_->config.memory = memory;
 }
 Session::~Session() = default;
 
@@ -123,9 +125,9 @@ std::vector<weft::StepTime> Session::profile(const std::vector<Tensor>& fetches,
 ProgramInfo Session::info(const std::vector<Tensor>& fetches, const Feeds& feeds, Mode mode) {
   const engine::Executable* e = impl_->Find(fetches, feeds, mode);
   const weft::ProgramStats& s = e->stats();
-  return {s.kernels,     s.distinct_kernels, s.library_calls,  s.reorders,
-          s.interpreted, s.compile_seconds,  e->arena_bytes(), e->live_bytes(),
-          s.launches,    s.replays,          s.host_waits,     e->backend()};
+  return {s.kernels,         s.distinct_kernels, s.library_calls, s.reorders,  s.interpreted,
+          s.compile_seconds, e->arena_bytes(),   e->live_bytes(), e->memory(), s.launches,
+          s.replays,         s.host_waits,       e->backend()};
 }
 
 Array Session::value(const Tensor& variable) const {

@@ -31,6 +31,7 @@ struct ProgramInfo {
   double compile_seconds = 0;
   int64_t arena_bytes = 0;  ///< of the last run
   int64_t live_bytes = 0;   ///< the most that it needed at once; no arena can be smaller
+  weft::SessionMemory memory;
   /// Of all runs so far on a GPU: steps given one by one, recordings of steps, waits for a
   /// step on the host.
   int64_t launches = 0, replays = 0, host_waits = 0;
@@ -40,8 +41,10 @@ struct ProgramInfo {
 class Session {
  public:
   /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all
-  /// there are. `tune`: library calls are chosen by timing, where no earlier run has.
-  explicit Session(const std::string& config = "cpu fusion", int threads = 0, bool tune = false);
+  /// there are. `tune`: library calls are chosen by timing, where no earlier run has. `memory`: what
+  /// a run may add (weft/runtime/program/program.h); throws kOutOfMemory where that cannot be kept.
+  explicit Session(const std::string& config = "cpu fusion", int threads = 0, bool tune = false,
+                   const weft::MemoryBudget& memory = {});
   ~Session();
 
   /// Values of the fetches. Throws kBadBinding for a placeholder that is missing or a variable
