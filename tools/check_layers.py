@@ -45,7 +45,8 @@ SUB_ROOMS = {
         "effects": [], "gradient": [], "io": [],
     },
     "runtime": {
-        "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "program": ["binding"], "saved": ["program"], "session": ["saved"],
+        "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "memory": ["binding"], "program": ["memory"],
+        "regions": ["program"], "compile": ["program", "inputs"], "saved": ["compile"], "session": ["saved"],
         "plugin": ["backend"], "inputs": [""],
     },
     "backends/cpu": {

@@ -198,7 +198,7 @@ TEST_SUITE("weft command") {
       CAPTURE(budget);
       const Result r = Weft({"run", model, "--random", std::string("--memory-budget=") + budget});
       CHECK(r.code == 2);
-      CHECK(r.says("no memory budget"));
+      CHECK(r.says("not a memory budget"));
     }
     const auto hint = [&](const char* text, int code) {
       CAPTURE(text);

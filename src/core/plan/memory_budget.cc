@@ -70,7 +70,7 @@ MemoryBudget MemoryBudget::Parse(std::string_view text, const std::string& optio
     b.bytes = *bytes;
     return b;
   }
-  ThrowError(ErrorCode::kUsage, fmt::format("'{}' is no memory budget", text), option,
+  ThrowError(ErrorCode::kUsage, fmt::format("'{}' is not a memory budget", text), option,
              "expected bytes above 0 as in 300M or 1.5G, a share as in 50%, or min; all:2G counts "
              "inputs, variables and constants too");
 }

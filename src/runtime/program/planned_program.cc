@@ -6,7 +6,7 @@
 #include "predict_parts.h"
 #include "result_tensors.h"
 #include "runtime/binding/step_cost.h"
-#include "runtime/memory/report.h"
+#include "runtime/memory/plan_report.h"
 #include "weft/codegen/interp/interpreter.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"

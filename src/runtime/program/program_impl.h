@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weft/core/op/run_bodies.h"
-#include "weft/runtime/program/memory.h"
+#include "weft/runtime/memory/report.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft {
@@ -169,15 +169,5 @@ std::unique_ptr<Program::Impl> MakeRegionProgram(Graph graph, std::shared_ptr<Ba
 /// Of these three the one for this graph.
 std::unique_ptr<Program::Impl> MakePlannedProgram(Graph graph,
                                                   const std::shared_ptr<Backend>& backend);
-
-/// What a program of this backend is made from: the graph after the pipeline. `why_regions`: why
-/// one plan cannot hold it, so that it is regions; empty: one does.
-struct Planned {
-  Graph graph;
-  std::string why_regions;
-};
-/// `code`: with the machine code of kernels, which no plan asks for. options.passes.records is
-/// filled where given.
-Planned PlanGraph(Graph graph, const CompileOptions& options, Backend& backend, bool code);
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <map>
 
-#include "runtime/memory/budget_program.h"
+#include "runtime/compile/budget_program.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/plan/usable_layouts.h"
 #include "runtime/program/body_programs.h"

@@ -1,4 +1,5 @@
-/// memory_report.h: `weft inspect --memory`: who holds the memory of a run, as text, JSON or a page.
+/// memory_report.h: `weft inspect --memory`: who holds the memory of a run, as text, JSON or a
+/// page.
 #pragma once
 
 #include <string>

@@ -1,19 +1,17 @@
-/// predict_arena.cc: see weft/runtime/program/predict_arena.h. It follows the programs that would
+/// predict_parts.cc: follows the programs that would
 /// be made of the planned graph: plans, the bodies of their nodes, regions and what stands between
 /// them.
-#include "weft/runtime/program/predict_arena.h"
+#include "predict_parts.h"
 
 #include <algorithm>
 #include <map>
 
-#include "predict_parts.h"
 #include "program_impl.h"
 #include "runtime/binding/arena.h"
 #include "runtime/binding/size_limits.h"
-#include "runtime/memory/report.h"
+#include "runtime/memory/plan_report.h"
 #include "runtime/plan/instruction.h"
 #include "weft/core/graph/builtin_ops.h"
-#include "weft/core/graph/effects.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
@@ -233,19 +231,6 @@ void ArenaParts::Larger(const ArenaParts& other) {
 ArenaParts PredictParts(const Graph& planned, const Target& target, const SymBindings& bindings,
                         MemoryReport* report) {
   return Predictor(target, bindings, report).Of(planned, {}, report != nullptr);
-}
-
-PredictedArena PredictArena(Graph graph, const CompileOptions& options,
-                            const SymBindings& bindings) {
-  const std::string name = options.backend.empty() ? kDefaultBackend : options.backend;
-  const std::shared_ptr<Backend> backend = BackendFor(name, options.threads);
-  CheckEffects(graph);
-  MarkState(graph);
-  const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
-  const Target target = backend->target();
-  WEFT_CHECK(target.traits().kernels, kUnsupported, "the backend {} plans nothing", name);
-  const ArenaParts parts = Predictor(target, bindings).Of(planned.graph, {});
-  return {parts.sum(), parts.at_most};
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "result_tensors.h"
+#include "runtime/program/result_tensors.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "planned_program.h"
+#include "runtime/program/planned_program.h"
 #include "weft/runtime/backend/sized_compute.h"
 
 namespace weft {

@@ -18,15 +18,15 @@
 #include <optional>
 #include <unordered_map>
 
-#include "body_programs.h"
-#include "device_bodies.h"
-#include "device_session.h"
 #include "found_sizes.h"
-#include "planned_program.h"
-#include "result_tensors.h"
-#include "runtime/memory/report.h"
+#include "region_report.h"
+#include "runtime/program/body_programs.h"
+#include "runtime/program/device_bodies.h"
+#include "runtime/program/device_session.h"
+#include "runtime/program/planned_program.h"
+#include "runtime/program/result_tensors.h"
+#include "runtime/program/step_times.h"
 #include "sized_places.h"
-#include "step_times.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/op/host_eval.h"

@@ -6,7 +6,8 @@
 #include <mutex>
 #include <optional>
 
-#include "report.h"
+#include "runtime/memory/plan_report.h"
+#include "runtime/program/tensors_at.h"
 #include "weft/core/op/flops.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
@@ -25,7 +26,8 @@ struct Choice {
   std::vector<MemoryReport> reports;  ///< by way, as far as the one taken
 };
 
-Choice Choose(const Ways& ways, const MemoryBudget& budget, const std::vector<TensorPtr>& tensors) {
+Choice ChooseWay(const Ways& ways, const MemoryBudget& budget,
+                 const std::vector<TensorPtr>& tensors) {
   Choice c;
   size_t least = 0;
   for (size_t w = 0; w < ways.size(); ++w) {
@@ -91,7 +93,7 @@ class BudgetProgram final : public Program::Impl {
     return ways_[state.way]->Start(enter.inner(), inputs, outputs);
   }
   MemoryReport Report(const std::vector<TensorPtr>& tensors) const override {
-    Choice c = Choose(ways_, budget_, tensors);
+    Choice c = ChooseWay(ways_, budget_, tensors);
     if (!c.met && c.reports[c.way].exact()) ThrowUnmet(c.reports[c.way], budget_, c.limit);
     MemoryReport r = std::move(c.reports[c.way]);
     if (!known_.empty()) {
@@ -194,7 +196,7 @@ class BudgetProgram final : public Program::Impl {
       return taken_.GetOrMake(key, [&] {
         std::vector<TensorPtr> all = inputs;
         all.insert(all.end(), s.variables.begin(), s.variables.end());
-        const Choice c = Choose(ways_, budget_, all);
+        const Choice c = ChooseWay(ways_, budget_, all);
         if (!c.met && c.reports[c.way].exact()) ThrowUnmet(c.reports[c.way], budget_, c.limit);
         return Taken{c.way, c.limit, WayOf(ways_[c.way]->graph_, SymbolsOf(inputs)).recompute_flops,
                      c.met};

@@ -1,34 +1,17 @@
-/// report.cc: see report.h and weft/runtime/program/memory.h.
-#include "report.h"
+/// plan_report.cc: see plan_report.h.
+#include "plan_report.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "runtime/program/predict_parts.h"
-#include "runtime/program/program_impl.h"
-#include "weft/core/graph/builtin_ops.h"
-#include "weft/core/pass/body_types.h"
-#include "weft/support/check.h"
 #include "weft/support/checked.h"
-#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft {
 namespace {
-
-/// Bytes of constants, of bodies too, each tensor once.
-int64_t ConstantBytes(const Graph& g, std::set<const void*>* seen) {
-  int64_t bytes = 0;
-  for (const NodePtr& n : g.TopoOrder()) {
-    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n)); t && seen->insert(t->data()).second)
-      bytes = CheckedAdd(bytes, t->num_bytes());
-    if (!n->is_variable() && !IsOp(n, builtin::kFused))
-      for (const std::string& body : BodyNames(n))
-        bytes = CheckedAdd(bytes, ConstantBytes(*n->attr<GraphPtr>(body), seen));
-  }
-  return bytes;
-}
 
 /// One plan: its storages by the steps of its order.
 class PlanReport {
@@ -194,87 +177,6 @@ int64_t MemoryReport::Counted(const MemoryBudget& budget) const {
 
 MemoryReport ReportPlan(const Graph& graph, const ExecutionPlan& plan, const Binding& binding) {
   return PlanReport(graph, plan, binding).Run();
-}
-
-MemoryReport ReportRegions(const Program::Impl& program, const Target& target,
-                           const std::vector<TensorPtr>& tensors) {
-  const Graph& g = program.graph_;
-  MemoryReport r;
-  SymBindings bindings;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const size_t fed = program.inputs_.size();
-    const IoSpec& spec = i < fed ? program.inputs_[i] : program.variables_[i - fed];
-    for (int d = 0; spec.shape.has_rank() && d < tensors[i]->rank() && d < spec.shape.rank(); ++d)
-      if (spec.shape[d].known() && spec.shape[d].is_symbol())
-        bindings[spec.shape[d].symbol_name()] = tensors[i]->dims()[size_t(d)];
-    (i < fed ? r.input_bytes : r.variable_bytes) += tensors[i]->num_bytes();
-  }
-  const ArenaParts parts = PredictParts(g, target, bindings, &r);
-  r.arena_bytes = parts.sum();
-  r.at_most = parts.at_most;
-  std::set<const void*> seen;
-  r.constant_bytes = ConstantBytes(g, &seen);
-  int steps = 0;
-  for (const MemoryHolder& h : r.blocks) steps = std::max(steps, h.end);
-  r.live.assign(size_t(steps), 0);
-  r.steps.resize(size_t(steps));
-  for (const MemoryHolder& h : r.blocks) {
-    r.steps[size_t(h.begin)] = h.name;
-    for (int k = h.begin; k < h.end; ++k)
-      r.live[size_t(k)] = CheckedAdd(r.live[size_t(k)], h.bytes);
-  }
-  const auto most = std::max_element(r.live.begin(), r.live.end());
-  if (most != r.live.end()) {
-    r.at_step = int(most - r.live.begin());
-    r.bound_bytes = *most;
-  }
-  for (size_t i = 0; i < program.outputs_.size(); ++i) {
-    const IoSpec& spec = program.outputs_[i];
-    int64_t bytes = 0;
-    if (spec.kind == TypeKind::kTensor && spec.shape.has_rank() && DTypeBits(spec.dtype) > 0) {
-      try {
-        int64_t count = 1;
-        for (SymInt d : spec.shape.dims()) count = CheckedMul(count, Evaluate(d, bindings));
-        bytes = DTypeBytes(spec.dtype, count);
-      } catch (const UserError&) {
-        r.unbounded.push_back(spec.name);
-      }
-    }
-    r.output_bytes = CheckedAdd(r.output_bytes, bytes);
-  }
-  r.peak_bytes = CheckedAdd(r.arena_bytes, r.output_bytes);
-  r.floor_bytes = r.peak_bytes;
-  return r;
-}
-
-std::vector<TensorPtr> TensorsAt(const Program::Impl& program, const SymBindings& bindings) {
-  std::vector<TensorPtr> out;
-  static char none = 0;  // nothing is read
-  const std::shared_ptr<void> owner(&none, [](void*) {});
-  for (const std::vector<IoSpec>* list : {&program.inputs_, &program.variables_})
-    for (const IoSpec& spec : *list) {
-      if (spec.number.known()) {  // as Session gives it to the program
-        out.push_back(std::make_shared<Tensor>(
-            DType::kBool, std::vector<int64_t>{0, Evaluate(spec.number, bindings)}));
-        continue;
-      }
-      WEFT_CHECK(spec.kind == TypeKind::kTensor && spec.shape.has_rank(), kUnsupported,
-                 "the memory of '{}', a {} of unknown rank, is not known before it is there",
-                 spec.name, spec.type().ToString());
-      std::vector<int64_t> dims;
-      for (SymInt d : spec.shape.dims()) dims.push_back(Evaluate(d, bindings));
-      if (spec.dtype == DType::kString)
-        out.push_back(std::make_shared<Tensor>(spec.dtype, std::move(dims)));
-      else
-        out.push_back(std::make_shared<Tensor>(spec.dtype, std::move(dims), &none, owner));
-    }
-  return out;
-}
-
-MemoryReport ReportMemory(const Program& program, const SymBindings& bindings) {
-  const Program::Impl& p = program.impl();
-  RequestScope scope(p.limits_);
-  return p.Report(TensorsAt(p, bindings));
 }
 
 std::string NameHolders(const MemoryReport& report, size_t most) {
