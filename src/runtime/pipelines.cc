@@ -194,17 +194,12 @@ Pipeline WithoutCode(const Pipeline& given) {
 
 Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes) {
   if (arena_bytes == INT64_MAX) return given;
-  // Behind Fusion and Layout: what is computed again is whole kernels and calls. Before code is
-  // made: copies are compiled once, with what they are copies of.
+  // Last but for the order: kernels say what may be written in place, and copies share their code.
   const PassSpec recompute("Checkpoint",
                            {{"budget", arena_bytes > 0 ? std::to_string(arena_bytes) : "min"}});
   Pipeline out;
-  bool added = false;
   for (const PassSpec& spec : given.passes()) {
-    if (!added && (Provides(spec.name, "kernel") || Provides(spec.name, "order"))) {
-      out.push_back(recompute);
-      added = true;
-    }
+    if (Provides(spec.name, "order")) out.push_back(recompute);
     out.push_back(spec);
   }
   return out;

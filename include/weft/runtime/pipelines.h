@@ -68,8 +68,8 @@ WEFT_API Pipeline PruningPipeline();
 WEFT_API Pipeline WithoutFusion(const Pipeline& given);
 /// `given` without the passes that make machine code: enough to plan memory.
 WEFT_API Pipeline WithoutCode(const Pipeline& given);
-/// `given` with recomputation in front of the passes that make kernels, so that a plan takes at
-/// most so many bytes of an arena; 0: as few as can be. INT64_MAX: `given`.
+/// `given` with recomputation in front of the pass that orders steps, so that a plan takes at most
+/// so many bytes of an arena; 0: as few as can be. INT64_MAX: `given`.
 WEFT_API Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes);
 /// `given` with the passes behind it that a program needs and `given` has not: code for what it
 /// lowers, a plan of memory.

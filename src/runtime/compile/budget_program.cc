@@ -243,8 +243,9 @@ SymBindings ParseHints(const std::vector<std::string>& texts, const std::string&
 MemoryWay WayOf(const Graph& graph, const SymBindings& bindings) {
   MemoryWay way;
   const ShapeMap& shapes = graph.GetAttr<ShapeMap>("shape");
+  const auto copies = graph.AttrOr<NodeMap<std::string>>("recompute_of");
   for (const NodePtr& n : graph.TopoOrder()) {
-    if (!n->has_attr("recompute_of")) continue;
+    if (!copies.find(n)) continue;
     ++way.copies;
     const std::optional<SymInt> flops = FlopsOf(n, shapes);
     if (!flops || !flops->known()) continue;
