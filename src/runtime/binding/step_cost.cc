@@ -56,19 +56,22 @@ StepCost CostOf(const NodePtr& n, const std::vector<TensorPtr>& in,
   return cost;
 }
 
+int64_t FlopsAt(const NodePtr& node, const ShapeMap& shapes, const SymBindings& symbols) {
+  if (!IsOp(node, builtin::kFused)) return BoundFlops(node, shapes, symbols);
+  const GraphPtr body = FusedBody(node);
+  if (!body->HasAttr("shape")) return 0;
+  const ShapeMap& inside = body->GetAttr<ShapeMap>("shape");
+  int64_t flops = 0;
+  for (NodePtr n : body->TopoOrder()) flops += BoundFlops(n, inside, symbols);
+  return flops;
+}
+
 StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& b,
                 const ShapeMap& shapes) {
   StepCost cost;
   cost.bytes = BytesOf(step, plan, b);
   if (!step.node || step.kind == StepKind::kShapeValue || step.kind == StepKind::kCopy) return cost;
-  if (!IsOp(step.node, builtin::kFused)) {
-    cost.flops = BoundFlops(step.node, shapes, b.symbols);
-    return cost;
-  }
-  const GraphPtr body = FusedBody(step.node);
-  if (!body->HasAttr("shape")) return cost;
-  const ShapeMap& inside = body->GetAttr<ShapeMap>("shape");
-  for (NodePtr n : body->TopoOrder()) cost.flops += BoundFlops(n, inside, b.symbols);
+  cost.flops = FlopsAt(step.node, shapes, b.symbols);
   return cost;
 }
 

@@ -14,6 +14,8 @@ struct StepCost {
   int64_t flops = 0;  ///< by FFlops of its operators; those without count as none
 };
 
+/// Operations of a node at these values of symbols, those of a fused body too.
+int64_t FlopsAt(const NodePtr& node, const ShapeMap& shapes, const SymBindings& symbols);
 /// StepCost::bytes alone.
 int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& binding);
 /// Of a node by itself, for tensors; null: absent.

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/binding/step_cost.h"
 #include "runtime/memory/plan_report.h"
 #include "runtime/program/tensors_at.h"
-#include "weft/core/op/flops.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -247,13 +247,7 @@ MemoryWay WayOf(const Graph& graph, const SymBindings& bindings) {
   for (const NodePtr& n : graph.TopoOrder()) {
     if (!copies.find(n)) continue;
     ++way.copies;
-    const std::optional<SymInt> flops = FlopsOf(n, shapes);
-    if (!flops || !flops->known()) continue;
-    try {
-      way.recompute_flops += Evaluate(*flops, bindings);
-    } catch (const UserError&) {
-      // Data decide it.
-    }
+    way.recompute_flops += FlopsAt(n, shapes, bindings);
   }
   return way;
 }

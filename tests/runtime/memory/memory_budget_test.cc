@@ -29,10 +29,12 @@ void CheckSameBits(const std::vector<TensorPtr>& got, const std::vector<TensorPt
   }
 }
 
-/// LeNet's loss and gradients for a batch of any size.
-struct OpenLeNet {
-  OpenLeNet() : network(SymInt::Symbol("batch"), 1, 28) { graph = network.Step(LeNet(&network)); }
-  std::vector<TensorPtr> Inputs(int64_t batch) { return network.Inputs(batch, 1, 28); }
+/// The loss and the gradients of a residual network, for a batch of any size.
+struct OpenNetwork {
+  OpenNetwork() : network(SymInt::Symbol("batch"), 3, 16) {
+    graph = network.Step(ResNet(&network, 1));
+  }
+  std::vector<TensorPtr> Inputs(int64_t batch) { return network.Inputs(batch, 3, 16); }
   Network network;
   Graph graph;
 };
@@ -41,7 +43,7 @@ struct OpenLeNet {
 
 TEST_CASE("a budget: a run takes the cheapest way that fits its extents") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   const auto plain = Compile(net.graph);
   const int64_t at_64 = ReportMemory(*plain, {{"batch", 64}}).peak_bytes;
   const auto program = Compile(net.graph, Within(std::to_string(at_64 * 3 / 4), {{"batch", 64}}));
@@ -65,7 +67,7 @@ TEST_CASE("a budget: a run takes the cheapest way that fits its extents") {
 
 TEST_CASE("a budget: what cannot be kept is refused before the run, and the session stays good") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   const auto program = Compile(net.graph, Within("2M", {{"batch", 8}}));
   Session session(program);
   const std::vector<TensorPtr> small = net.Inputs(4), large = net.Inputs(512);
@@ -83,7 +85,7 @@ TEST_CASE("a budget: what cannot be kept is refused before the run, and the sess
 
 TEST_CASE("a budget: shares are of what a run takes without, at its own extents") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   const auto plain = Compile(net.graph);
   Session session(Compile(net.graph, Within("80%", {{"batch", 64}})));
   for (const int64_t batch : {16, 64}) {
@@ -97,7 +99,7 @@ TEST_CASE("a budget: shares are of what a run takes without, at its own extents"
 
 TEST_CASE("a budget: everything counts where it says so") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   const MemoryReport r = ReportMemory(*Compile(net.graph), {{"batch", 64}});
   const int64_t beside = r.input_bytes + r.variable_bytes + r.constant_bytes;
   CHECK(beside > 0);
@@ -140,7 +142,7 @@ TEST_CASE("a budget: state is the session's, whichever way its runs take") {
 
 TEST_CASE("a budget: saved programs keep it, and take another one") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   const TempFolder dir;
   const int64_t whole = ReportMemory(*Compile(net.graph), {{"batch", 64}}).peak_bytes;
   const auto program = Compile(net.graph, Within(std::to_string(whole * 3 / 4), {{"batch", 64}}));
@@ -161,7 +163,7 @@ TEST_CASE("a budget: saved programs keep it, and take another one") {
 
 TEST_CASE("a budget: results are born where the caller wants them") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   const auto program = Compile(net.graph, Within("75%", {{"batch", 32}}));
   Session session(program);
   int made = 0;
@@ -186,7 +188,7 @@ TEST_CASE("a budget: results are born where the caller wants them") {
 
 TEST_CASE("a budget: hints are of symbols that there are") {
   if (!HasCpu()) return;
-  OpenLeNet net;
+  OpenNetwork net;
   CHECK(Catch([&] {
           Compile(net.graph, Within("50%", {{"rows", 3}}));
         })->code == ErrorCode::kBadBinding);
