@@ -9,23 +9,24 @@ using namespace weft::e2e;
 
 /// A chain of products and sigmoids, whose gradients keep a tensor a layer alive.
 std::string Chain(int layers, const std::string& batch) {
-  std::string text =
-      "weft 1\ngraph @chain(%x: f32[" + batch + ", 64], %w: f32[64, 64]) -> (%y) {\n";
-  std::string last = "x";
+  std::string head = "weft 1\ngraph @chain(%x: f32[" + batch + ", 16]", body, last = "x";
   for (int k = 0; k < layers; ++k) {
     const std::string n = std::to_string(k);
-    text += "  %a" + n + " = MatMul(%" + last + ", %w)\n";
-    text += "  %s" + n + " = Sigmoid(%a" + n + ")\n";
+    head += ", %w" + n + ": f32[16, 16]";
+    body += "  %a" + n + " = MatMul(%" + last + ", %w" + n + ")\n";
+    body += "  %s" + n + " = Sigmoid(%a" + n + ")\n";
     last = "s" + n;
   }
-  return text + "  %y = ReduceMean(%" + last + ") {keepdims = 0}\n}\n";
+  return head + ") -> (%y) {\n" + body + "  %y = ReduceMean(%" + last + ") {keepdims = 0}\n}\n";
 }
 
 /// Its gradients with respect to the weights, as a file.
-std::string Training(const Folder& dir, int layers = 12, const std::string& batch = "32") {
+std::string Training(const Folder& dir, int layers = 12, const std::string& batch = "256") {
   weft::WriteFileAtomic(dir / "chain.weft", Chain(layers, batch));
   const std::string path = dir / "training.weft";
-  const Result r = Weft({"grad", dir / "chain.weft", "--xs", "w", "-o", path});
+  std::string weights = "w0";
+  for (int k = 1; k < layers; ++k) weights += ",w" + std::to_string(k);
+  const Result r = Weft({"grad", dir / "chain.weft", "--xs", weights, "-o", path});
   REQUIRE(r.code == 0);
   return path;
 }
@@ -50,7 +51,7 @@ std::string Results(const Folder& dir, const std::string& model,
   const Result r = Weft(line);
   INFO(r.err);
   REQUIRE(r.code == 0);
-  return Slurp(out + "/grad_w.npy") + Slurp(out + "/y.npy");
+  return Slurp(out + "/grad_w0.npy") + Slurp(out + "/grad_w5.npy") + Slurp(out + "/y.npy");
 }
 
 TEST_SUITE("weft command") {
@@ -64,8 +65,8 @@ TEST_SUITE("weft command") {
     CHECK(Bytes(said, "peak_bytes") == Bytes(said, "arena_bytes") + Bytes(said, "output_bytes"));
     CHECK(Bytes(said, "bound_bytes") <= Bytes(said, "arena_bytes"));
     CHECK(Bytes(said, "floor_bytes") <= Bytes(said, "peak_bytes"));
-    CHECK(Bytes(said, "input_bytes") == (32 * 64 + 64 * 64) * 4);
-    CHECK(Bytes(said, "output_bytes") == (64 * 64 + 1) * 4);
+    CHECK(Bytes(said, "input_bytes") == (256 * 16 + 12 * 16 * 16) * 4);
+    CHECK(Bytes(said, "output_bytes") == (12 * 16 * 16 + 1) * 4);
     const Json holders = said.at("holders");
     REQUIRE(holders.size() > 3);
     int64_t held = 0;
@@ -139,19 +140,19 @@ TEST_SUITE("weft command") {
           Parsed(Weft({"inspect", model, "--memory", "--json", "--bind", std::string("n=") + n})),
           "peak_bytes");
     };
-    const int64_t budget = needs("64") * 2 / 3;
-    const std::vector<std::string> hint = {"--hint", "n=64", "--memory-budget",
+    const int64_t budget = needs("512") * 2 / 3;
+    const std::vector<std::string> hint = {"--hint", "n=512", "--memory-budget",
                                            std::to_string(budget)};
     const auto with = [&](const char* n) {
       std::vector<std::string> more = hint;
       more.insert(more.end(), {"--bind", std::string("n=") + n});
       return more;
     };
-    const Json small = Bench(model, "", with("8")), large = Bench(model, "", with("64"));
+    const Json small = Bench(model, "", with("64")), large = Bench(model, "", with("512"));
     CHECK(Bytes(small, "recompute_flops") == 0);
     CHECK(Bytes(large, "recompute_flops") > 0);
     CHECK(Bytes(large, "arena_bytes") + Bytes(large, "output_bytes") <= budget);
-    CHECK(Results(dir, model, with("64")) == Results(dir, model, {"--bind", "n=64"}));
+    CHECK(Results(dir, model, with("512")) == Results(dir, model, {"--bind", "n=512"}));
     std::vector<std::string> beyond = {"run", model, "--random"};
     for (const std::string& word : with("100000")) beyond.push_back(word);
     CHECK(Weft(beyond).code == 5);
@@ -163,7 +164,7 @@ TEST_SUITE("weft command") {
       CAPTURE(batch);
       const std::string model = Training(dir, 12, batch), saved = dir / "training.weftx";
       const std::vector<std::string> bind =
-          *batch == 'n' ? std::vector<std::string>{"--bind", "n=32"} : std::vector<std::string>{};
+          *batch == 'n' ? std::vector<std::string>{"--bind", "n=256"} : std::vector<std::string>{};
       REQUIRE(
           Weft({"compile", model, "--target", "cpu", "--memory-budget", "60%", "-o", saved}).code ==
           0);
