@@ -160,7 +160,7 @@ TEST_SUITE("weft command") {
 
   TEST_CASE("memory: compiled programs keep their budgets") {
     const Folder dir;
-    for (const char* batch : {"32", "n"}) {
+    for (const char* batch : {"256", "n"}) {
       CAPTURE(batch);
       const std::string model = Training(dir, 12, batch), saved = dir / "training.weftx";
       const std::vector<std::string> bind =

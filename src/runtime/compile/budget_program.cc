@@ -274,17 +274,24 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   const int64_t whole = reports[0].Counted(budget), arena = reports[0].arena_bytes;
   const int64_t limit = budget.BytesOf(whole);
   const auto meets = [&] { return reports.back().Counted(budget) <= limit; };
-  if (budget.kind != MemoryBudget::Kind::kLeast && !meets()) {
-    // What is not the arena stays as it is. What a search counts and what a plan takes differ by
-    // gaps between blocks, and by the scratch of calls.
-    int64_t target = limit - (whole - arena);
+  // What is not the arena stays as it is.
+  int64_t target = limit == INT64_MAX ? 0 : limit - (whole - arena);
+  if (is_static) {
+    // What a search counts and what a plan takes differ by gaps between blocks, and by the scratch
+    // of calls.
     for (int round = 0; round < 4 && target > 0 && !meets(); ++round) {
       if (!add(target)) break;
       target -= std::max(reports.back().Counted(budget) - limit, target / 64);
     }
+    if (!meets()) add(0);
+  } else {
+    // Other extents than those of the hints want other ways.
+    std::vector<int64_t> targets = {arena / 4 * 3, arena / 2, arena / 4, target};
+    std::sort(targets.rbegin(), targets.rend());
+    for (const int64_t bytes : targets)
+      if (bytes > 0 && bytes < reports.back().arena_bytes) add(bytes);
+    add(0);
   }
-  if (!is_static) add(arena / 2);
-  if (!is_static || !meets()) add(0);
   if (!is_static) {
     out.known.clear();
     return out;

@@ -243,7 +243,14 @@ SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
                  DidYouMean(name, symbols));
     WEFT_CHECK(value >= 0, kBadBinding, "the hint {}={} is negative", name, value);
   }
-  return ChooseDims(graph, given).bindings;
+  // Runs of one example are not what memory is short for.
+  constexpr int64_t kMany = 64;
+  const ChosenDims chosen = ChooseDims(graph, given);
+  DimWishes many;
+  for (const std::string& s : chosen.chosen)
+    many.presets[s] = chosen.bindings.at(s) == 1 ? kMany : chosen.bindings.at(s);
+  const ChosenDims more = ChooseDims(graph, given, {}, many);
+  return more.failure.empty() ? more.bindings : chosen.bindings;
 }
 
 /// A program that keeps the budget of the options.
