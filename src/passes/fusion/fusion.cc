@@ -32,6 +32,7 @@ Graph Fusion(Graph g, PassContext& ctx) {
   ctx.Count("fused_ops", plan.fused_ops);
   ctx.Count("level_refusals", plan.level_refusals);
   ctx.Count("parts", plan.parts);
+  ctx.Count("late_copies", plan.late_copies);
   return g;
 }
 
@@ -56,12 +57,17 @@ WEFT_REGISTER_PASS(Fusion)
             "most bytes of gradients and the like that wait for one launch over many parameters; "
             "0: each "
             "has its own")
+    .option("late", int64_t{1},
+            "1: values that kernels behind library calls read are computed again there where that "
+            "keeps fewer bytes in memory; 0: all are kept")
     .option(
         "multi_small", int64_t{16384},
         "kernels that touch at most so many elements stand beside others in one launch; 0: never")
     .statistic("kernels", "weft::Fused nodes made")
     .statistic("fused_ops", "operators inside them")
     .statistic("parts", "groups of operators that share a launch with others")
+    .statistic("late_copies", "operators computed again by the kernel that reads their result")
+    .rewrite("fuse-late", "values computed where they are read instead of kept in memory")
     .rewrite("fuse", "two groups made one kernel")
     .rewrite("fuse-siblings", "kernels that read the same made one")
     .rewrite("fuse-row-values", "values of rows computed in the kernel that reads them")

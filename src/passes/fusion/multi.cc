@@ -108,17 +108,9 @@ class LaunchPlanner {
            int64_t(groups_[g].operands.size()) <= max_tensors_;
   }
 
-  /// Elements of a space, at most INT64_MAX. An extent that the run decides (a batch) counts as
-  /// what it often is: a wrong guess costs nothing, since a large part of a launch is shared by all
-  /// threads as a large kernel is.
-  int64_t Elements(const Space& space) {
-    constexpr int64_t kAssumedExtent = 64;
-    int64_t n = 1;
-    for (SymInt d : nodes_.spaces().space_extents(space.key))
-      if (__builtin_mul_overflow(n, d.is_const() ? d.value() : kAssumedExtent, &n))
-        return INT64_MAX;
-    return n;
-  }
+  /// A wrong guess costs nothing, since a large part of a launch is shared by all threads as a
+  /// large kernel is.
+  int64_t Elements(const Space& space) { return nodes_.spaces().Elements(space.key); }
 
   // ---- members, of groups that are looked at closely ----
 

@@ -28,7 +28,8 @@ FusionNodes::FusionNodes(const Graph& g, const Target& target, bool libraries)
       rows_(g.id_bound()),
       assign_(NumberOf(builtin::kAssign)),
       read_(NumberOf(builtin::kRead)),
-      group_(NumberOf(builtin::kGroup)) {
+      group_(NumberOf(builtin::kGroup)),
+      constant_(NumberOf("Constant")) {
   for (const NodeEntry& e : g.outputs) outputs_.push_back(e.key().packed());
   std::sort(outputs_.begin(), outputs_.end());
 }

@@ -57,6 +57,12 @@ class FusionNodes {
     const OpFacts& f = FactsOf(op);
     return f.has_code && !f.elementwise && !f.view && !f.opaque;
   }
+  /// Kernels may have to wait for it.
+  bool MayWait(const Op* op) {
+    const OpFacts& f = FactsOf(op);
+    return (!f.has_code || f.opaque) && !f.view && op->index() != constant_ &&
+           op->index() != read_ && op->index() != group_;
+  }
   NodeId bound() const { return NodeId(rows_.size()); }
   /// A weft::Assign that a kernel may hold.
   bool Assigns(NodeId id) const {
@@ -91,6 +97,8 @@ class FusionNodes {
   Spaces& spaces() { return spaces_; }
   /// How many outputs of the graph are outputs of this node.
   int OutputUses(NodePtr n) const;
+  /// Something reads that output.
+  bool IsRead(NodePtr n, uint32_t output) const;
 
  private:
   /// Attributes of an operator, looked up once.
@@ -109,7 +117,6 @@ class FusionNodes {
   /// The code of `op` takes, or gives, what the entry is.
   bool HasCode(const OpFacts& op, const EntryKey& e);
   bool IsFollowed(NodePtr n) const;
-  bool IsRead(NodePtr n, uint32_t output) const;
 
   const Graph& g_;
   FusionFacts facts_;
@@ -118,9 +125,9 @@ class FusionNodes {
   const Target target_;  // none: what its library runs become kernels as well
   std::vector<FusionNode> rows_;
   std::vector<NodeClass> classes_;
-  std::vector<OpFacts> ops_;        // by op index
-  std::vector<uint64_t> outputs_;   // of the graph, packed, sorted
-  uint16_t assign_, read_, group_;  // numbers of those operators
+  std::vector<OpFacts> ops_;                   // by op index
+  std::vector<uint64_t> outputs_;              // of the graph, packed, sorted
+  uint16_t assign_, read_, group_, constant_;  // numbers of those operators
 };
 
 }  // namespace weft

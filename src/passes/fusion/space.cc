@@ -49,6 +49,14 @@ uint64_t Spaces::AxesMask(int shape, const std::vector<int>& axes) const {
   return mask;
 }
 
+int64_t Spaces::Elements(int space) const {
+  constexpr int64_t kAssumedExtent = 64;
+  int64_t n = 1;
+  for (SymInt d : spaces_[space])
+    if (__builtin_mul_overflow(n, d.is_const() ? d.value() : kAssumedExtent, &n)) return INT64_MAX;
+  return n;
+}
+
 std::optional<uint64_t> Spaces::BroadcastMask(int from_shape, int to_shape) const {
   if (from_shape == to_shape) return 0;
   const std::vector<SymInt>&from = extents(from_shape), &to = extents(to_shape);

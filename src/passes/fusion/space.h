@@ -38,6 +38,9 @@ class Spaces {
   int ShapeNumber(const Shape* s);
   const std::vector<SymInt>& extents(int shape) const { return shapes_[shape]; }
   const std::vector<SymInt>& space_extents(int space) const { return spaces_[space]; }
+  /// Elements of a space, at most INT64_MAX. An extent that the run decides (a batch) counts as
+  /// what it often is.
+  int64_t Elements(int space) const;
   int SpaceOf(int shape) const { return space_of_[size_t(shape)]; }
   /// `space` without the positions of `mask`.
   int Without(int space, uint64_t mask);

@@ -10,22 +10,26 @@
 #include <unordered_map>
 
 #include "future.h"
-#include "late.h"
+#include "late_copies.h"
 #include "multi.h"
 #include "rules.h"
+#include "weft/core/graph/builtin_ops.h"
 
 namespace weft {
 namespace {
 
 class Sweep {
  public:
-  Sweep(const Graph& g, PassContext& ctx)
+  /// `late`, by id: nodes that are computed where they are read. A trial asks for no fuel and does
+  /// not look for launches of several parts.
+  Sweep(const Graph& g, PassContext& ctx, const std::vector<uint8_t>& late, bool trial)
       : g_(g),
         ctx_(ctx),
+        late_(late),
+        trial_(trial),
         nodes_(g, ctx.target(), ctx.option<int64_t>("libraries") != 0),
         rules_(nodes_, groups_),
         future_(nodes_),
-        late_(nodes_),
         max_ops_(int(ctx.option<int64_t>("max_ops"))),
         max_tensors_(int(ctx.option<int64_t>("max_tensors"))),
         max_reductions_(int(ctx.option<int64_t>("max_reductions"))),
@@ -42,7 +46,6 @@ class Sweep {
     if (ahead) {
       for (NodePtr n : plan_.order) Read(n);
       future_.Find(plan_.ids, rules_, [&](size_t k) { return plan_.InputsOf(k); });
-      late_.Find(plan_.order, [&](size_t k) { return plan_.InputsOf(k); });
     }
     for (size_t k = 0; k < count; ++k) {
       if (k + 2 * kAhead < count) Prefetch(plan_.order[k + 2 * kAhead].get());
@@ -50,6 +53,9 @@ class Sweep {
       if (!ahead) Read(plan_.order[k]);
       Place(plan_.order[k], plan_.InputsOf(k));
     }
+    if (trial_)
+      for (const NodeId id : plan_.ids)
+        plan_.is_elementwise.push_back(nodes_[id].kind == NodeKind::kElementwise);
     NumberKernels();
     std::sort(plan_.parameters.begin(), plan_.parameters.end());
     return std::move(plan_);
@@ -68,6 +74,8 @@ class Sweep {
     PrefetchLine(&n->attrs.op);
   }
 
+  bool IsLate(NodeId id) const { return id < late_.size() && late_[id]; }
+  bool Fuel(const char* rewrite, NodePtr n) { return trial_ || ctx_.Fuel(rewrite, n); }
   int GroupOf(NodeId id) { return groups_.Find(nodes_[id].group); }
   int Level(NodeId id) { return groups_[GroupOf(id)].level; }
 
@@ -215,15 +223,21 @@ class Sweep {
   }
   /// Is there, among what is read of group `p`, a value that waits for its readers?
   bool ReadsLate(EntryKeys inputs, int p) {
-    return ReadsSome(inputs, p, [&](NodeId id) { return late_.Is(id); });
+    return ReadsSome(inputs, p, [&](NodeId id) { return IsLate(id); });
   }
 
+  /// A Cast to a wider type: who reads what it reads, instead of what it makes, reads less.
+  bool Widens(NodePtr n, EntryKeys inputs) const {
+    return inputs.count == 1 && inputs[0].present() &&
+           DTypeBits(nodes_.TypeOf({n->id(), 0})) > DTypeBits(nodes_.TypeOf(inputs[0])) &&
+           IsOp(n, "Cast");
+  }
   /// A wider copy of what a loop inside a point makes is not written, but made where it is reduced:
   /// no kernel does both.
   ///   before  {%g = MaxPoolGrad(..)  %w = Cast(%g)}   {%s = ReduceSum(%w)}
   ///   after   {%g = MaxPoolGrad(..)}   {%w = Cast(%g)  %s = ReduceSum(%w)}
   bool WidensForReduction(NodePtr n, EntryKeys inputs, int p) {
-    return groups_[p].reductions > 0 && !groups_[p].space.is_row() && late_.Widens(n, inputs) &&
+    return groups_[p].reductions > 0 && !groups_[p].space.is_row() && Widens(n, inputs) &&
            std::any_of(n->uses().begin(), n->uses().end(), [&](const Use& u) {
              return !u.control && nodes_[u.user->id()].kind == NodeKind::kReduction;
            });
@@ -268,7 +282,7 @@ class Sweep {
         ++plan_.level_refusals;
         continue;
       }
-      if (!ctx_.Fuel("fuse-row-values", n)) return;
+      if (!Fuel("fuse-row-values", n)) return;
       const uint32_t future = groups_[g].future;
       const Space space = groups_[g].space;
       Unite(g, p);
@@ -330,7 +344,7 @@ class Sweep {
     int mine = own;
     for (const Producer& producer : producers_) {
       const int p = groups_.Find(producer.group);
-      if (p == mine || (late_.Is(n->id()) && !ReadsLate(inputs, p)) ||
+      if (p == mine || (IsLate(n->id()) && !ReadsLate(inputs, p)) ||
           WidensForReduction(n, inputs, p))
         continue;
       Space merged;
@@ -353,7 +367,7 @@ class Sweep {
         ++plan_.level_refusals;
         continue;
       }
-      if (!ctx_.Fuel("fuse", n)) return;
+      if (!Fuel("fuse", n)) return;
       Unite(p, mine, merged, level);
       groups_[p].open_uses -= edges;
       // What n read of p is inside now.
@@ -367,8 +381,7 @@ class Sweep {
   /// other: they are brought to one level, or left apart.
   void JoinSiblings(NodePtr n, EntryKeys inputs) {
     const NodeKind kind = nodes_[n->id()].kind;
-    if ((kind != NodeKind::kElementwise && kind != NodeKind::kReduction) || late_.Is(n->id()))
-      return;
+    if ((kind != NodeKind::kElementwise && kind != NodeKind::kReduction) || IsLate(n->id())) return;
     for (const EntryKey& e : inputs) {
       if (!e.present()) continue;
       const int mine = GroupOf(n->id());
@@ -392,7 +405,7 @@ class Sweep {
         continue;
       }
       if (!MayWrite(other, mine, merged) || HasEdge(n, inputs, other)) continue;
-      if (!ctx_.Fuel("fuse-siblings", n)) continue;
+      if (!Fuel("fuse-siblings", n)) continue;
       Unite(other, mine, merged, level);
       reader = other;
     }
@@ -409,7 +422,8 @@ class Sweep {
       // Nor is a write of what others compute: it has a step of its own, or none.
       works[size_t(g)] = !nodes_.Assigns(plan_.ids[k]) && !nodes_.IsView(plan_.order[k]->op());
     }
-    const LaunchPlan launches = PlanLaunches(plan_, written_, works, nodes_, groups_, ctx_);
+    const LaunchPlan launches =
+        trial_ ? LaunchPlan() : PlanLaunches(plan_, written_, works, nodes_, groups_, ctx_);
     plan_.parts = launches.shared;
     const bool shared = !launches.first.empty();
     if (shared) plan_.part_of.assign(g_.id_bound(), 0);
@@ -432,11 +446,12 @@ class Sweep {
 
   const Graph& g_;
   PassContext& ctx_;
+  const std::vector<uint8_t>& late_;
+  const bool trial_;
   FusionNodes nodes_;
   FusionGroups groups_;
   FusionRules rules_;
   FusionFuture future_;
-  FusionLate late_;
   const int max_ops_, max_tensors_, max_reductions_;
   FusionPlan plan_;
   struct Producer {
@@ -453,6 +468,14 @@ class Sweep {
 
 }  // namespace
 
-FusionPlan PlanFusion(const Graph& g, PassContext& ctx) { return Sweep(g, ctx).Run(); }
+FusionPlan PlanFusion(Graph& g, PassContext& ctx) {
+  constexpr int kMostTrials = 8;
+  LateCopies late(g, ctx);
+  for (int i = 0; i < kMostTrials && late.any(); ++i)
+    if (late.Settle(Sweep(g, ctx, late.late(), true).Run())) break;
+  FusionPlan plan = Sweep(g, ctx, late.late(), false).Run();
+  plan.late_copies = late.copies();
+  return plan;
+}
 
 }  // namespace weft

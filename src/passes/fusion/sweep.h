@@ -14,9 +14,10 @@ struct FusionPlan {
   std::vector<NodePtr> order;  ///< topological
   std::vector<NodeId> ids;     ///< of `order`
   std::vector<uint32_t> input_begin;
-  std::vector<EntryKey> inputs;  ///< of order[k]: from input_begin[k] to input_begin[k + 1]
-  std::vector<int> kernel_of;    ///< by id
-  int kernels = 0;               ///< numbered by first appearance in the order
+  std::vector<EntryKey> inputs;         ///< of order[k]: from input_begin[k] to input_begin[k + 1]
+  std::vector<int> kernel_of;           ///< by id
+  std::vector<uint8_t> is_elementwise;  ///< by place in the order; of a trial only
+  int kernels = 0;                      ///< numbered by first appearance in the order
   /// By id, the part of its kernel that a node belongs to; empty where no kernel has several.
   std::vector<int> part_of;
   bool has_control = false;  ///< some node has control edges
@@ -26,12 +27,14 @@ struct FusionPlan {
   int64_t fused_ops = 0;
   int64_t level_refusals = 0;  ///< merges that only the levels were against
   int64_t parts = 0;           ///< groups that share a launch with others
+  int64_t late_copies = 0;     ///< nodes that are computed again where they are read
 
   EntryKeys InputsOf(size_t k) const {
     return {inputs.data() + input_begin[k], input_begin[k + 1] - input_begin[k]};
   }
 };
 
-FusionPlan PlanFusion(const Graph& g, PassContext& ctx);
+/// Adds copies of what is computed late to the graph.
+FusionPlan PlanFusion(Graph& g, PassContext& ctx);
 
 }  // namespace weft
