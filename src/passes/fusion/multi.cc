@@ -4,8 +4,8 @@
 /// readers: so each group has an interval of levels, and groups whose intervals meet may stand side
 /// by side. Raising a group leaves the intervals of the others valid. Two rules say where it pays:
 ///   sinks   element-wise groups of equal work, extents ignored, whose results nothing computes
-///           with: the updates of all parameters. All in one launch, as long as what they hold back
-///           until then (gradients, mostly) is at most `multi_bytes`.
+///           with: the updates of all parameters. In as few launches as hold back (gradients,
+///           mostly) an eighth of what all of them read, and at most `multi_bytes` each.
 ///   small   groups of any work over few elements, where a launch costs more than what it computes:
 ///           they stand beside each other, or beside a larger one.
 /// A wrong guess about equal work costs one more kernel inside the launch and no wrong result: code
@@ -250,13 +250,19 @@ class LaunchPlanner {
       std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
         return a.low != b.low ? a.low < b.low : a.group < b.group;
       });
-      for (size_t begin = 0; begin < list.size();) begin = TakeSinks(list, begin);
+      // At least as much as a launch takes as long as the work on it; then a part of them all.
+      constexpr int64_t kWaits = 512 << 10, kLaunches = 8;
+      int64_t all = 0;
+      for (const Candidate& c : list) all += c.weight / kLaunches;
+      for (size_t begin = 0; begin < list.size();)
+        begin = TakeSinks(list, begin, std::max(kWaits, all));
     }
     // Their producers may rise now.
     if (out_.shared > 0) FindReaders();
   }
-  /// One launch of those from `begin` on; returns where the next one begins.
-  size_t TakeSinks(const std::vector<Candidate>& list, size_t begin) {
+  /// One launch of those from `begin` on, which closes when more than `most` bytes wait for another
+  /// one; returns where the next one begins.
+  size_t TakeSinks(const std::vector<Candidate>& list, size_t begin, int64_t most) {
     Launch launch;
     int level = 0, high = FusionGroups::kNoConsumer;
     int64_t held = 0;
@@ -264,7 +270,8 @@ class LaunchPlanner {
     for (; i < list.size(); ++i) {
       const Candidate& c = list[i];
       const int to = std::max(level, c.low);
-      if (!launch.groups.empty() && (to > std::min(high, c.high) || held > multi_bytes_ - c.weight))
+      if (!launch.groups.empty() &&
+          (to > std::min(high, c.high) || held > most || held > multi_bytes_ - c.weight))
         break;
       if (!Add(c.group, &launch)) break;
       level = to;
