@@ -112,11 +112,10 @@ void FusionLate::FindTimes() {
 }
 
 /// Through views, to what lies in memory.
-EntryKey FusionLate::RootOf(EntryKey e) const {
-  while (const Op* op = g_.node(e.id)->op()) {
-    if (!Op::GetAttr<TIsView>("TIsView").get(op, false)) break;
+EntryKey FusionLate::RootOf(EntryKey e) {
+  for (const Op* op = order_[place_[e.id]]->op(); op && nodes_.IsView(op);
+       op = order_[place_[e.id]]->op())
     e = InputsOf(e.id)[0];
-  }
   return e;
 }
 void FusionLate::Hold(const EntryKey& e, int time) {

@@ -75,7 +75,7 @@ class FusionLate {
   }
   void Hold(const EntryKey& e, int time);
   int HeldUntil(const EntryKey& e) const;
-  EntryKey RootOf(EntryKey e) const;
+  EntryKey RootOf(EntryKey e);
   EntryKeys InputsOf(NodeId id) const {
     const uint32_t k = place_[id];
     return {inputs_.data() + begin_[k], begin_[k + 1] - begin_[k]};

@@ -114,7 +114,7 @@ class FusionLate::Cutter {
   }
 
   void Grow() {
-    constexpr size_t kAround = 64, kEach = 32;  // units, and more for each reader
+    constexpr size_t kAround = 32, kEach = 12;  // units, and more for each reader
     const size_t most = kAround + kEach * readers_.size();
     for (size_t k = 0; k < units_.size(); ++k) {
       if (!units_[k].member) continue;
@@ -122,7 +122,8 @@ class FusionLate::Cutter {
       const int space = units_[k].space;
       for (const EntryKey& e : l_.InputsOf(id)) {
         if (!e.present() || nodes_[e.id].kind == NodeKind::kShapeOnly) continue;
-        if (units_.size() >= most || AddMember(e, space) < 0) AddLeaf(e);
+        const bool there = l_.HeldUntil(l_.RootOf(e)) >= time_;
+        if (there || units_.size() >= most || AddMember(e, space) < 0) AddLeaf(e);
       }
     }
     for (const Unit& u : units_)
