@@ -99,8 +99,9 @@ TEST_CASE("late values: two tensors a layer are kept, whatever the activation is
 
 namespace {
 
-/// Products of random element-wise expressions over values of all times so far.
-Graph RandomNetwork(uint64_t seed) {
+/// Products of random element-wise expressions over values of all times so far; with `sums` means
+/// over rows and columns as well.
+Graph RandomNetwork(uint64_t seed, bool sums) {
   std::mt19937_64 rng(seed);
   const auto pick = [&](size_t n) { return size_t(rng() % n); };
   Graph g;
@@ -116,6 +117,12 @@ Graph RandomNetwork(uint64_t seed) {
                                            "Neg",  "Abs",     "Sin",  "Softplus"};
       static const char* const kBinary[] = {"Add", "Sub", "Mul", "Max"};
       const NodeEntry last = values.back(), other = values[pick(values.size())];
+      if (sums && pick(3) == 0) {
+        const NodeEntry axis = g.AddConstant(Tensor::Ints({int64_t(pick(2))}));
+        const NodeEntry mean = ApplyOp("ReduceMean", {pick(2) ? last : other, axis});
+        values.push_back(ApplyOp(kBinary[pick(3)], {pick(2) ? last : other, mean}));
+        continue;
+      }
       values.push_back(pick(2) ? ApplyOp(kUnary[pick(8)], {pick(3) ? last : other})
                                : ApplyOp(kBinary[pick(4)], {last, other}));
     }
@@ -135,11 +142,26 @@ TEST_CASE("late values: random networks and their gradients keep every bit") {
   int64_t copies = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     INFO(seed);
-    const Graph g = RandomNetwork(seed);
+    const Graph g = RandomNetwork(seed, false);
     const auto late = Compiled(g, true), kept = Compiled(g, false);
     const auto inputs = MakeRandomInputs(g, seed).tensors;
     Session a(late), b(kept);
     CheckSameBits(a.Run(inputs), b.Run(inputs));
+    copies += Copies(*late);
+  }
+  CHECK(copies > 100);
+}
+
+TEST_CASE("late values: random networks with sums, their gradients beside the reference") {
+  if (!HasCpu()) return;
+  int64_t copies = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO(seed);
+    const Graph g = RandomNetwork(seed, true);
+    const auto late = Compiled(g, true);
+    const Reference want = RunReference(g, seed);
+    Session a(late);
+    CHECK(Difference(a.Run(want.inputs), want.outputs, 2e-3, 2e-3) <= 1);
     copies += Copies(*late);
   }
   CHECK(copies > 100);
