@@ -17,6 +17,7 @@
 #include <set>
 
 #include "plan_inplace.h"
+#include "plan_storage.h"
 #include "plan_variables.h"
 #include "weft/codegen/compiler/kernel_attr_types.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -206,9 +207,17 @@ class Planner {
   std::vector<int> last_read_, live_until_;
 };
 
+}  // namespace
+
+StoragePlan PlanStorage(const Graph& graph, const Order& order) {
+  return Planner(graph).Run(order);
+}
+
+namespace {
+
 Graph PlanMemory(Graph g, PassContext& ctx) {
   const Order& order = g.GetAttr<Order>("order");
-  StoragePlan plan = Planner(g).Run(order);
+  StoragePlan plan = PlanStorage(g, order);
   VerifyStorage(g, order.nodes, plan);
   ctx.Count("blocks",
             int64_t(std::count_if(plan.storages.begin(), plan.storages.end(),

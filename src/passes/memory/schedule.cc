@@ -1,31 +1,137 @@
-/// schedule.cc: Schedule. Fixes the execution order: topological, ties by the
-/// traversal from the outputs.
+/// schedule.cc: Schedule. Fixes the execution order: the topological one with ties by the traversal
+/// from the outputs, unless another keeps fewer bytes alive.
 ///   needs      shape, dtype
 ///   provides   order
 ///   preserves  everything
-///   cost       linear
+///   never      moves an effect across another, or chooses an order whose arena is not smaller at
+///              the sizes that it plans for (attribute `hint`, core/plan/size_hints.h)
+///   cost       linear where the given order reaches the lower bound, or where all of it is small;
+///              else counted work (core/plan/order_search.h)
+///
+/// What the search counts leaves out where variables and results lie; PlanMemory's own plan of the
+/// best orders decides.
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+
+#include "memory_problem_of.h"
+#include "plan_storage.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/pass.h"
+#include "weft/core/plan/offset_planner.h"
+#include "weft/core/plan/order_search.h"
 
 namespace weft {
 namespace {
 
-Graph Schedule(Graph g, PassContext&) {
-  Order order;
-  for (NodePtr n : g.TopoOrder()) order.nodes.push_back(n->id());
-  g.SetAttr("order", std::move(order));
+constexpr int64_t kAlign = 64;
+
+Order OrderOf(const std::vector<NodePtr>& nodes, const MemoryOrder& order) {
+  Order out;
+  out.nodes.reserve(order.size());
+  for (const int k : order) out.nodes.push_back(nodes[size_t(k)]->id());
+  return out;
+}
+
+/// What symbols without a hint are taken for: an order is searched for the first two of these, and
+/// may be worse than the given one at none. Batches are small when networks are large.
+constexpr int64_t kSizes[] = {SizeGuess::kAssumed, SizeGuess::kAssumed / 8,
+                              SizeGuess::kAssumed * 4};
+constexpr size_t kSearched = 2;
+
+/// Bytes of the arena that an order leads to, by size.
+struct Arenas {
+  std::array<int64_t, std::size(kSizes)> live = {};
+  int64_t bytes = 0;  ///< with gaps, at the first size
+};
+
+Arenas ArenasOf(const Graph& g, const Order& order) {
+  const StoragePlan plan = PlanStorage(g, order);
+  Arenas arenas;
+  for (size_t k = 0; k < std::size(kSizes); ++k) {
+    SizeGuess guess(g, kSizes[k]);
+    std::vector<PlanItem> items;
+    for (const Storage& s : plan.storages) {
+      if (s.kind != StorageKind::kArena) continue;
+      const int64_t bytes = std::max<int64_t>(guess.Of(s.bytes), 1);
+      items.push_back({(bytes + kAlign - 1) / kAlign * kAlign, s.begin, s.end, kAlign});
+    }
+    arenas.live[k] = PeakLive(items);
+    if (k == 0) arenas.bytes = PlanOffsets(items).arena_bytes;
+  }
+  return arenas;
+}
+
+/// A gain has to be worth an order that leaves the traversal, whose results are read soon.
+bool IsWorthIt(int64_t bytes, int64_t before) { return bytes <= before - before / 100; }
+
+/// Product of the shares that are left at the sizes that orders are searched for; 1: the order is
+/// not worth it.
+double ShareOf(const Arenas& arenas, const Arenas& before) {
+  if (!IsWorthIt(arenas.live[0], before.live[0]) || !IsWorthIt(arenas.bytes, before.bytes))
+    return 1;
+  double share = 1;
+  for (size_t k = 0; k < std::size(kSizes); ++k) {
+    if (arenas.live[k] > before.live[k]) return 1;
+    if (k < kSearched && before.live[k] > 0)
+      share *= double(arenas.live[k]) / double(before.live[k]);
+  }
+  return share;
+}
+
+Graph Schedule(Graph g, PassContext& ctx) {
+  const std::vector<NodePtr> nodes = g.TopoOrder();
+  OrderEffort effort;
+  effort.work = ctx.option<int64_t>("work");
+  effort.enough = ctx.option<int64_t>("enough");
+  std::vector<Order> candidates;
+  int64_t last = -1;  // the peak at the size before
+  for (size_t k = 0; k < kSearched; ++k) {
+    const MemoryProblem problem = MemoryProblemOf(g, nodes, false, kSizes[k]).problem;
+    const int64_t peak = UseOf(problem, GivenOrder(problem)).peak;
+    if (peak == last) break;  // sizes are known
+    last = peak;
+    OrderPlan plan = SearchOrder(problem, effort);
+    if (!IsWorthIt(plan.peak, peak)) continue;
+    candidates.push_back(OrderOf(nodes, plan.order));
+    for (const MemoryOrder& other : plan.others)
+      if (IsWorthIt(UseOf(problem, other).peak, peak)) candidates.push_back(OrderOf(nodes, other));
+  }
+  MemoryOrder given(nodes.size());
+  std::iota(given.begin(), given.end(), 0);
+  Order best = OrderOf(nodes, given);
+  if (!candidates.empty()) {
+    const Arenas before = ArenasOf(g, best);
+    double least = 1;
+    int64_t saved = 0;
+    for (Order& candidate : candidates) {
+      const Arenas arenas = ArenasOf(g, candidate);
+      const double share = ShareOf(arenas, before);
+      if (share >= least) continue;
+      least = share;
+      best = std::move(candidate);
+      saved = before.bytes - arenas.bytes;
+    }
+    ctx.Count("saved", saved);
+  }
+  g.SetAttr("order", std::move(best));
   return g;
 }
 
 WEFT_REGISTER_PASS(Schedule)
-    .describe("fixes the execution order: deterministic topological")
+    .describe("fixes the execution order: topological, with few bytes alive")
     .set_body(Schedule)
     .enters_bodies()
     .set_change_graph(false)
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")
     .provide_graph_attr("order")
-    .preserve_all();
+    .preserve_all()
+    .option("enough", int64_t{64} << 10, "bytes of an arena below which no order is better")
+    .option("work", int64_t{0},
+            "looks at operands that the search may take; 0: by the graph's size")
+    .statistic("saved", "bytes of the arena, at the sizes that plans are made for");
 
 }  // namespace
 }  // namespace weft
