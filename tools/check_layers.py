@@ -26,8 +26,8 @@ ELSEWHERE = {"python": "python/src"}
 # The sub-rooms of a room. "": what stands in the room's own folder, on top of them unless it says otherwise.
 SUB_ROOMS = {
     "core": {
-        "tensor": [], "graph": ["tensor"], "op": ["graph"], "text": ["op"], "gradient": ["op"], "plan": ["op"],
-        "": ["plan"], "module": [""], "pass": ["module", "text"], "json": ["text"],
+        "tensor": [], "graph": ["tensor"], "op": ["graph"], "text": ["op"], "gradient": ["op"], "plan": ["op"], "recompute": ["plan"],
+        "": ["plan"], "module": [""], "pass": ["module", "text"], "json": ["text", "plan"],
     },
     "codegen": {
         "expr": [], "kernel": ["expr"], "lower": ["kernel"], "layouts": ["lower"], "interp": ["lower"],

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "weft/support/check.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -214,6 +215,7 @@ class JsonParser {
   uint32_t Push(Kind kind, size_t begin, size_t end, bool flag = false) {
     if (doc_.tokens_.size() >= UINT32_MAX) Fail("the text has too many values", ErrorCode::kLimit);
     const auto next = uint32_t(doc_.tokens_.size() + 1);
+    if (doc_.tokens_.size() % 16384 == 0) RequestScope::Poll();
     doc_.tokens_.push_back({begin, end, next, 0, kind, flag});
     return next - 1;
   }

@@ -1,8 +1,10 @@
-/// plan.cc: `weft plan`: the planner of arenas on a plain list of buffers.
+/// plan.cc: `weft plan`: the planners of memory on plain files: offsets for a table of buffers, and
+/// (plan_recompute.h) an order for a list of nodes.
 #include <algorithm>
 
 #include "command_line.h"
 #include "common.h"
+#include "plan_recompute.h"
 #include "weft/core/plan/offset_planner.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -14,7 +16,7 @@ namespace weft::tool {
 namespace {
 
 struct Args {
-  std::string path, limits, out;
+  std::string path, limits, out, budget;
   int64_t capacity = 0;
   bool json = false;
 };
@@ -91,6 +93,13 @@ Buffers ParseTable(const std::string& path, const std::string& text) {
 int RunPlan(const Args& a) {
   const Limits limits = Limits::Parse(a.limits);
   RequestScope scope(limits);
+  if (EndsWith(a.path, ".json")) {
+    WEFT_CHECK(a.capacity == 0 && a.out.empty(), kUsage,
+               "--capacity and --output are of tables; a problem of nodes has --memory-budget");
+    return PlanRecomputation(a.path, a.budget, a.json);
+  }
+  WEFT_CHECK(a.budget.empty(), kUsage,
+             "--memory-budget is of problems of nodes (.json); a table has --capacity");
   const Buffers buffers = ParseTable(a.path, ReadFile(a.path));
   PlanEffort effort;
   if (buffers.items.size() <= kSearched) effort.work = kWork;
@@ -131,18 +140,28 @@ int RunPlan(const Args& a) {
 
 Command MakePlan(Options& parent) {
   auto args = std::make_shared<Args>();
-  Options app =
-      parent.AddCommand("plan", "place buffers of known sizes and lifetimes in the smallest arena");
-  app.Add("FILE", &args->path,
-          "a table (.csv) with the columns id, lower, upper (steps, half open) and size (bytes)")
+  Options app = parent.AddCommand(
+      "plan",
+      "place buffers in the smallest arena, or order nodes and compute values again "
+      "so that memory suffices");
+  app.Add(
+         "FILE", &args->path,
+         "a table (.csv) with the columns id, lower, upper (steps, half open) and size (bytes), or "
+         "nodes (.json) with name, inputs, outputs (bytes), cost, inplace, recompute and keep")
       .Required();
   app.Add("--capacity N", &args->capacity,
           "bytes that there are: stop at a plan that fits, exit 1 where none is found")
       .Positive();
   app.Add("-o,--output OUT", &args->out, "write the table with a column `offset`");
+  app.Add(
+      "--memory-budget B", &args->budget,
+      "of nodes: bytes with K, M or G, a share of the peak without recomputation as 50%, or min; "
+      "exit 1 where it is not met");
   app.Add("--limits L", &args->limits, "bounds, as deadline_s=10");
-  app.AddFlag("--json", &args->json,
-              "one object: buffers, arena_bytes, lower_bound, optimal, seconds");
+  app.AddFlag(
+      "--json", &args->json,
+      "one object: buffers, arena_bytes, lower_bound, optimal, seconds; of nodes: order (a#1: a "
+      "again), peak, extra_cost, met, lower_bound");
   return {app, [args] { return RunPlan(*args); }};
 }
 

@@ -1,0 +1,128 @@
+/// recompute_search.cc: the list of plans that recompute_search.h promises: what the searches find,
+/// counted by UseOf, without what another plan does as low for less.
+#include "weft/core/recompute/recompute_search.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "steps.h"
+#include "weft/support/check.h"
+#include "weft/support/checked.h"
+
+namespace weft {
+namespace {
+
+using recompute::Found;
+using recompute::Steps;
+
+RecomputePlan Judge(const MemoryProblem& problem, MemoryOrder order, int64_t base_cost) {
+  RecomputePlan plan;
+  const MemoryUse use = UseOf(problem, order);
+  plan.peak = use.peak;
+  plan.extra_cost = use.cost - base_cost;
+  plan.order = std::move(order);
+  return plan;
+}
+
+}  // namespace
+
+int64_t LargestStep(const MemoryProblem& problem) {
+  int64_t largest = 0;
+  for (const MemoryNode& n : problem.nodes) {
+    std::vector<int> roots;
+    for (int v : n.inputs) {
+      while (problem.values[size_t(v)].shows >= 0) v = problem.values[size_t(v)].shows;
+      if (problem.values[size_t(v)].producer >= 0) roots.push_back(v);
+    }
+    std::sort(roots.begin(), roots.end());
+    roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
+    int64_t read = 0, made = 0, over = 0;
+    for (int v : roots) read = CheckedAdd(read, problem.values[size_t(v)].bytes);
+    std::vector<char> written(n.outputs.size(), 0);
+    for (size_t k = 0; k < n.outputs.size(); ++k)
+      if (problem.values[size_t(n.outputs[k])].shows < 0)
+        made = CheckedAdd(made, problem.values[size_t(n.outputs[k])].bytes);
+    // At most: each result that may be written over an operand is.
+    for (auto [i, o] : n.inplace)
+      if (size_t(o) < written.size() && !std::exchange(written[size_t(o)], 1))
+        over = CheckedAdd(over, problem.values[size_t(n.outputs[size_t(o)])].bytes);
+    largest = std::max(largest,
+                       CheckedAdd(n.scratch, CheckedAdd(read, std::max<int64_t>(0, made - over))));
+  }
+  return largest;
+}
+
+std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem, const MemoryOrder& given,
+                                          const RecomputeEffort& effort) {
+  CheckProblem(problem);
+  CheckOrder(problem, given);
+  WEFT_CHECK(given.size() == problem.nodes.size(), kInvalidModel,
+             "an order to plan recomputation for runs every node once");
+  const Steps steps(problem, given);
+  const MemoryUse use = UseOf(problem, given);
+  std::vector<RecomputePlan> plans;
+  const auto take = [&](MemoryOrder order) {
+    RecomputePlan plan = Judge(problem, std::move(order), use.cost);
+    if (plan.peak < use.peak) plans.push_back(std::move(plan));
+  };
+  // What is solved whole is small: it may take a second.
+  const recompute::Frontier exact =
+      recompute::ExactFrontier(steps, use.peak, effort.work * 5, [&](const std::vector<int>& runs) {
+        return UseOf(problem, recompute::OrderOfRuns(problem, steps, runs)).peak;
+      });
+  for (const Found& f : exact.plans) take(recompute::OrderOfRuns(problem, steps, f.runs));
+  if (!exact.whole)
+    for (const Found& f : recompute::LocalFrontier(steps, effort.work))
+      take(recompute::OrderOf(problem, steps, f.copies));
+  std::stable_sort(plans.begin(), plans.end(), [](const RecomputePlan& a, const RecomputePlan& b) {
+    return a.extra_cost != b.extra_cost ? a.extra_cost < b.extra_cost : a.peak < b.peak;
+  });
+  std::vector<RecomputePlan> frontier(1);
+  frontier[0].order = given;
+  frontier[0].peak = use.peak;
+  for (RecomputePlan& plan : plans)
+    if (plan.peak < frontier.back().peak) {
+      // For nothing: views again alone.
+      if (plan.extra_cost == 0 && frontier.size() > 1) frontier.pop_back();
+      frontier.push_back(std::move(plan));
+    }
+  return frontier;
+}
+
+std::vector<RecomputePlan> JoinPlans(std::vector<RecomputePlan> a, std::vector<RecomputePlan> b) {
+  std::move(b.begin(), b.end(), std::back_inserter(a));
+  std::stable_sort(a.begin(), a.end(), [](const RecomputePlan& x, const RecomputePlan& y) {
+    return x.extra_cost != y.extra_cost ? x.extra_cost < y.extra_cost : x.peak < y.peak;
+  });
+  std::vector<RecomputePlan> joined;
+  for (RecomputePlan& plan : a)
+    if (joined.empty() || plan.peak < joined.back().peak) joined.push_back(std::move(plan));
+  return joined;
+}
+
+RecomputeChoice ChooseRecompute(const MemoryProblem& problem,
+                                const std::vector<RecomputePlan>& plans,
+                                const RecomputeGoal& goal) {
+  RecomputeChoice choice;
+  const RecomputePlan* chosen = &plans.back();
+  if (goal.budget >= 0) {
+    for (auto it = plans.rbegin(); it != plans.rend() && it->peak <= goal.budget; ++it)
+      chosen = &*it;
+  } else if (goal.cost_share >= 0) {
+    const double cost = double(UseOf(problem, plans.front().order).cost);
+    chosen = &plans.front();
+    for (const RecomputePlan& plan : plans)
+      if (double(plan.extra_cost) <= goal.cost_share * cost) chosen = &plan;
+  }
+  choice.plan = *chosen;
+  choice.met = goal.budget < 0 || chosen->peak <= goal.budget;
+  choice.lower_bound = LargestStep(problem);
+  return choice;
+}
+
+RecomputeChoice PlanRecompute(const MemoryProblem& problem, const MemoryOrder& given,
+                              const RecomputeGoal& goal, const RecomputeEffort& effort) {
+  return ChooseRecompute(problem, RecomputePlans(problem, given, effort), goal);
+}
+
+}  // namespace weft
