@@ -57,6 +57,9 @@ OptionValues ResolveOptions(const PassEntry& pass, const std::vector<Option>& gi
     } else if (std::holds_alternative<double>(it->second) &&
                std::holds_alternative<int64_t>(o.value)) {
       it->second = double(std::get<int64_t>(o.value));
+    } else if (std::holds_alternative<std::string>(it->second) &&
+               std::holds_alternative<int64_t>(o.value)) {
+      it->second = std::to_string(std::get<int64_t>(o.value));  // text that may be a number
     } else {
       static constexpr const char* kTypes[] = {"true or false", "an integer", "a number", "text"};
       WEFT_THROW(kUnknownOption, "option '{}' of pass '{}' takes {}, {} was given", o.name,

@@ -1,5 +1,5 @@
 /// schedule.cc: Schedule. Fixes the execution order: the topological one with ties by the traversal
-/// from the outputs, unless another keeps fewer bytes alive.
+/// from the outputs, or that of Checkpoint's plan, unless another keeps fewer bytes alive.
 ///   needs      shape, dtype
 ///   provides   order
 ///   preserves  everything
@@ -17,6 +17,7 @@
 
 #include "memory_problem_of.h"
 #include "plan_storage.h"
+#include "planned_order.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/plan/offset_planner.h"
@@ -81,7 +82,7 @@ double ShareOf(const Arenas& arenas, const Arenas& before) {
 }
 
 Graph Schedule(Graph g, PassContext& ctx) {
-  const std::vector<NodePtr> nodes = g.TopoOrder();
+  const std::vector<NodePtr> nodes = PlannedNodes(g);
   OrderEffort effort;
   effort.work = ctx.option<int64_t>("work");
   effort.enough = ctx.option<int64_t>("enough");

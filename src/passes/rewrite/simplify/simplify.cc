@@ -229,8 +229,10 @@ class Simplifier {
   void MergeEqual() {
     std::unordered_map<uint64_t, std::vector<NodePtr>> seen;  // looked up only
     int64_t merged = 0;
+    // What runs again on purpose (Checkpoint) stays apart.
+    const auto copies = g_.AttrOr<NodeMap<std::string>>("recompute_of");
     for (NodePtr n : g_.TopoOrder()) {
-      if (n->is_variable() || !IsRepeatable(n)) continue;
+      if (n->is_variable() || !IsRepeatable(n) || copies.find(n)) continue;
       auto& same_hash = seen[ValueHash(n)];
       auto equal = std::find_if(same_hash.begin(), same_hash.end(), [&](NodePtr m) {
         return m->op() == n->op() &&

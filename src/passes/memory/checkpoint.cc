@@ -1,0 +1,386 @@
+/// checkpoint.cc: Checkpoint. Has values computed again instead of kept, so that a run stays within
+/// a budget of bytes.
+///   needs      shape, dtype; behind Fusion and Layout, best right in front of Schedule: kernels
+///              say what is written in place, and copies share them
+///   provides   planned_order, recompute_of
+///   preserves  what is known of nodes: shapes, layouts, kernels
+///   never      runs an effect twice, draws again, reads a variable behind a write that the first
+///              run was in front of; changes a bit of a result
+///   cost       counted work (core/recompute/recompute_search.h), linear above ten thousand nodes
+///   source     Checkmate (Jain et al., 2020) for the form of plans; the search is ours
+///
+///   %a = Exp(%x)                    %a = Exp(%x)
+///   %b = ... %a ...                 %b = ... %a ...
+///   ...                       ->    ...
+///   %c = Mul(%g, %a)                %a2 = Exp(%x) after(what runs in front of it)
+///                                   %c = Mul(%g, %a2)
+///
+/// Bytes are those of the arena, at the attribute `hint` where sizes are symbolic. The order that
+/// was planned goes to Schedule as an attribute, and control edges keep a copy behind the step in
+/// front of it.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "memory_problem_of.h"
+#include "planned_order.h"
+#include "weft/codegen/compiler/kernel_attr_types.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/plan/order_search.h"
+#include "weft/core/plan/storage.h"
+#include "weft/core/recompute/recompute_search.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+/// What is asked for, and in which unit.
+struct Budget {
+  enum class Kind : uint8_t { kBytes, kShare, kLeast } kind = Kind::kShare;
+  int64_t bytes = 0;
+  double share = 1;
+};
+
+Budget ParseBudget(const std::string& text) {
+  const char* const kUse =
+      "'{}' is not a budget: expected bytes with an optional K, M or G, a share of "
+      "what "
+      "a run takes without recomputation as 50%, or min";
+  Budget budget;
+  if (text == "min") {
+    budget.kind = Budget::Kind::kLeast;
+    return budget;
+  }
+  std::string number = text;
+  const char unit = text.empty() ? ' ' : text.back();
+  if (unit == '%') {
+    number.pop_back();
+    const auto share = TryParseDouble(number);
+    WEFT_CHECK(share && *share > 0 && *share <= 100, kUsage, fmt::runtime(kUse), text);
+    budget.share = *share / 100;
+    return budget;
+  }
+  const int shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
+  if (shift > 0) number.pop_back();
+  const auto bytes = TryParseInt64(number);
+  WEFT_CHECK(bytes && *bytes > 0 && *bytes <= (INT64_MAX >> shift), kUsage, fmt::runtime(kUse),
+             text);
+  budget.kind = Budget::Kind::kBytes;
+  budget.bytes = *bytes << shift;
+  return budget;
+}
+
+double ParseShare(const std::string& text) {
+  std::string number = text;
+  if (!number.empty() && number.back() == '%') number.pop_back();
+  const auto share = TryParseDouble(number);
+  WEFT_CHECK(share && *share >= 0 && *share <= 1000, kUsage,
+             "'{}' is not a share of the cost of a run: expected a number as 10%", text);
+  return *share / 100;
+}
+
+class Planner {
+ public:
+  Planner(const Graph& g, int64_t work)
+      : g_(g), nodes_(PlannedNodes(g)), memory_(MemoryProblemOf(g, nodes_)) {
+    if (work > 0) effort_.work = work;
+    const MemoryProblem& p = memory_.problem;
+    for (size_t k = 0; k < nodes_.size(); ++k)
+      for (auto [i, o] : WrittenInputs(nodes_[k]))
+        writers_[nodes_[k]->inputs[size_t(i)].node->id()].push_back(int(k));
+    for (size_t k = 0; k < nodes_.size(); ++k) Judge(int(k));
+    given_ = UseOf(p, GivenOrder(p));
+  }
+
+  const MemoryUse& given() const { return given_; }
+  const std::vector<NodePtr>& nodes() const { return nodes_; }
+  const GraphMemory& memory() const { return memory_; }
+  const std::map<std::string, int>& kept() const { return kept_; }
+
+  /// The cheapest plan for the goal, of those in the given order and in that of SearchOrder.
+  /// `share` of the least peak without recomputation, where the budget is one.
+  RecomputeChoice Choose(const Budget& budget, double cost_share) {
+    // A copy that would read a variable behind its next write is not made: once more without it.
+    for (int attempt = 0;; ++attempt) {
+      RecomputeChoice choice = Search(budget, cost_share);
+      const std::vector<int> late = ReadsTooLate(choice.plan.order);
+      if (late.empty()) return choice;
+      for (int k : late) Keep(k, "once-read-late");
+      if (attempt < 8) continue;
+      for (size_t k = 0; k < nodes_.size(); ++k)
+        if (ReadsWritten(int(k))) Keep(int(k), "once-read");
+    }
+  }
+
+  int64_t least_without() const { return least_without_; }
+  int64_t budget() const { return budget_; }
+
+  /// Steps that write a variable which step k reads, and stand behind it.
+  std::vector<int> WritersBehind(int k) const {
+    std::vector<int> writers;
+    for (int v : memory_.problem.nodes[size_t(k)].inputs)
+      if (const NodePtr n = WrittenBehind(v))
+        for (int writer : writers_.at(n->id()))
+          if (writer > k) writers.push_back(writer);
+    return writers;
+  }
+
+ private:
+  void Keep(int k, const char* reason) {
+    if (!std::exchange(memory_.problem.nodes[size_t(k)].recompute, false)) return;
+    ++kept_[reason];
+  }
+
+  /// Who may run again.
+  void Judge(int k) {
+    MemoryProblem& p = memory_.problem;
+    const NodePtr n = nodes_[size_t(k)];
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || IsOp(n, builtin::kGroup)) {
+      p.nodes[size_t(k)].recompute = false;
+      return;
+    }
+    if (!p.nodes[size_t(k)].recompute) ++kept_["once-effect"];
+    if (DrawsAnew(n)) Keep(k, "once-draws");
+    for (const char* sized : {"introduced", "unbacked"})
+      if (HasRow(sized, n)) Keep(k, "once-sized-by-data");
+    // Of a node with a result of the graph and other outputs, the copy's would be in the arena.
+    if (n->num_outputs() > 1 && g_.is_output(n)) Keep(k, "once-result");
+    for (int v : p.nodes[size_t(k)].outputs)
+      if (n->num_outputs() > 1 && !HasArenaPlace(TypeOf(v))) Keep(k, "once-no-bytes");
+  }
+  Type TypeOf(int value) const {
+    return g_.GetAttr<TypeMap>("dtype")[memory_.entries[size_t(value)]];
+  }
+  bool HasRow(const char* name, NodePtr n) const {
+    if (!g_.HasAttr(name)) return false;
+    if (std::string_view(name) == "unbacked")
+      return g_.GetAttr<NodeMap<Ints>>(name).find(n) != nullptr;
+    for (uint32_t o = 0; o < n->num_outputs(); ++o)
+      if (g_.GetAttr<ShapeMap>(name).find(NodeEntry(n, o))) return true;
+    return false;
+  }
+
+  /// The variable whose content a value shows, where something writes it; else null.
+  NodePtr WrittenBehind(int value) const {
+    const MemoryProblem& p = memory_.problem;
+    while (p.values[size_t(value)].shows >= 0) value = p.values[size_t(value)].shows;
+    const NodePtr n = memory_.entries[size_t(value)].node;
+    return n->is_variable() && writers_.count(n->id()) ? n : nullptr;
+  }
+  bool ReadsWritten(int k) const {
+    const std::vector<int>& inputs = memory_.problem.nodes[size_t(k)].inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](int v) { return WrittenBehind(v); });
+  }
+  std::vector<int> ReadsTooLate(const MemoryOrder& order) const {
+    std::vector<int> late;
+    if (writers_.empty()) return late;
+    std::vector<char> ran(nodes_.size(), 0);
+    for (int k : order) {
+      if (std::exchange(ran[size_t(k)], 1))
+        for (int writer : WritersBehind(k))
+          if (ran[size_t(writer)]) late.push_back(k);
+    }
+    return late;
+  }
+
+  RecomputeChoice Search(const Budget& budget, double cost_share) {
+    const MemoryProblem& p = memory_.problem;
+    const OrderPlan ordered = SearchOrder(p);
+    least_without_ = std::min(ordered.peak, given_.peak);
+    RecomputeGoal goal;
+    if (cost_share >= 0)
+      goal.cost_share = cost_share;
+    else if (budget.kind == Budget::Kind::kBytes)
+      goal.budget = budget.bytes;
+    else if (budget.kind == Budget::Kind::kShare)
+      goal.budget = int64_t(std::floor(double(least_without_) * budget.share));
+    budget_ = goal.budget;
+    std::vector<RecomputePlan> plans = RecomputePlans(p, GivenOrder(p), effort_);
+    if (ordered.peak < given_.peak)
+      plans = JoinPlans(std::move(plans), RecomputePlans(p, ordered.order, effort_));
+    return ChooseRecompute(p, plans, goal);
+  }
+
+  const Graph& g_;
+  std::vector<NodePtr> nodes_;
+  GraphMemory memory_;
+  std::map<NodeId, std::vector<int>> writers_;  ///< of a variable
+  std::map<std::string, int> kept_;             ///< nodes that run once, by reason
+  RecomputeEffort effort_;
+  int64_t least_without_ = 0, budget_ = -1;
+  MemoryUse given_;
+};
+
+/// The three largest of what is alive at the peak of an order.
+std::string Holders(const GraphMemory& memory, const RecomputePlan& plan) {
+  const MemoryProblem& p = memory.problem;
+  const int at = UseOf(p, plan.order).at;
+  if (at < 0) return "nothing";
+  std::vector<int> last(p.values.size(), -1), made(p.values.size(), -1);
+  for (int step = 0; step < int(plan.order.size()); ++step) {
+    const MemoryNode& n = p.nodes[size_t(plan.order[size_t(step)])];
+    for (int v : n.outputs)
+      if (step <= at) made[size_t(v)] = step;
+    for (int v : n.inputs) {
+      while (p.values[size_t(v)].shows >= 0) v = p.values[size_t(v)].shows;
+      last[size_t(v)] = step;
+    }
+  }
+  std::vector<int> alive;
+  for (int v = 0; v < int(p.values.size()); ++v)
+    if (p.values[size_t(v)].bytes > 0 && made[size_t(v)] >= 0 &&
+        (made[size_t(v)] == at || last[size_t(v)] >= at))
+      alive.push_back(v);
+  std::stable_sort(alive.begin(), alive.end(), [&](int a, int b) {
+    return p.values[size_t(a)].bytes > p.values[size_t(b)].bytes;
+  });
+  std::vector<std::string> each;
+  for (size_t k = 0; k < alive.size() && k < 3; ++k)
+    each.push_back(memory.entries[size_t(alive[k])].node->Describe() + " " +
+                   FormatBytes(p.values[size_t(alive[k])].bytes));
+  return Join(each, ", ");
+}
+
+/// Puts rows of every attribute that says something of `of` beside it for its copy.
+void CopyRows(Graph& g, NodePtr of, NodePtr copy, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const AttrType* t = FindAttrType(name);
+    std::shared_ptr<std::any>& slot = g.attrs.at(name);
+    t->copy_rows(*slot, of->id(), *slot, copy->id());
+  }
+}
+
+/// Node and entry attributes of the graph that the pass preserves, in slots of its own.
+std::vector<std::string> OwnRows(Graph& g, const PassEntry& pass) {
+  std::vector<std::string> names;
+  for (const std::string& name : pass.preserves) {
+    const AttrType* t = FindAttrType(name);
+    if (!t || t->scope == AttrScope::kGraph || !g.HasAttr(name)) continue;
+    std::shared_ptr<std::any>& slot = g.attrs.at(name);
+    if (slot.use_count() > 1) slot = std::make_shared<std::any>(*slot);
+    names.push_back(name);
+  }
+  return names;
+}
+
+void MakeCopies(Graph& g, const Planner& planner, const MemoryOrder& order, PassContext& ctx) {
+  const std::vector<std::string> names = OwnRows(g, ctx.pass());
+  NodeMap<std::string> again = g.TakeAttrOr<NodeMap<std::string>>("recompute_of");
+  std::vector<NodePtr> latest(planner.nodes().size());  // by step
+  std::vector<int> step_of(g.id_bound(), -1);
+  for (size_t k = 0; k < planner.nodes().size(); ++k) step_of[planner.nodes()[k]->id()] = int(k);
+  Order planned;
+  NodePtr before;  // what a copy waits for
+  int64_t copies = 0;
+  for (int k : order) {
+    const NodePtr n = planner.nodes()[size_t(k)];
+    const auto current = [&](const NodeEntry& e) {
+      return e.node ? NodeEntry(latest[size_t(step_of[e.node->id()])], e.index) : e;
+    };
+    NodePtr made = n;
+    if (!latest[size_t(k)]) {
+      for (size_t i = 0; i < n->num_inputs(); ++i)
+        if (const NodeEntry now = current(n->inputs[i]); now != n->inputs[i]) g.SetInput(n, i, now);
+    } else {
+      std::vector<NodeEntry> inputs;
+      for (const NodeEntry& e : n->inputs) inputs.push_back(current(e));
+      made = g.AddCopy(n, inputs);
+      // Operands of what follows may be copies by now.
+      step_of.resize(g.id_bound(), -1);
+      step_of[made->id()] = k;
+      CopyRows(g, n, made, names);
+      const std::string* source = again.find(n);
+      const std::string name =
+          n->attrs.name.empty() ? "%" + std::to_string(n->id()) : n->attrs.name;
+      again.set(made, source ? *source : name);
+      if (before && before != n) made->control_deps.push_back(before);
+      for (int writer : planner.WritersBehind(k))
+        planner.nodes()[size_t(writer)]->control_deps.push_back(made);
+      ++copies;
+    }
+    latest[size_t(k)] = made;
+    planned.nodes.push_back(made->id());
+    if (!made->is_variable() && !Graph::ConstantOf(NodeEntry(made))) before = made;
+  }
+  g.SetAttr("recompute_of", std::move(again));
+  g.SetAttr("planned_order", std::move(planned));
+  ctx.Count("copies", copies);
+}
+
+Graph Checkpoint(Graph g, PassContext& ctx) {
+  const Budget budget = ParseBudget(ctx.option<std::string>("budget"));
+  const std::string cost = ctx.option<std::string>("cost");
+  const double share = cost.empty() ? -1 : ParseShare(cost);
+  Planner planner(g, ctx.option<int64_t>("work"));
+  // The whole: there is nothing to find.
+  if (share < 0 && budget.kind == Budget::Kind::kShare && budget.share >= 1) return g;
+  const RecomputeChoice choice = planner.Choose(budget, share);
+  for (const auto& [reason, times] : planner.kept()) ctx.Count(reason, times);
+  if (!choice.met) {
+    const std::string message = fmt::format(
+        "the budget of {} is not met: {} ({} bytes) is the least that was found, of {} without "
+        "recomputation. It is held by {}; the largest step takes {}",
+        FormatBytes(planner.budget()), FormatBytes(choice.plan.peak), choice.plan.peak,
+        FormatBytes(planner.least_without()), Holders(planner.memory(), choice.plan),
+        FormatBytes(choice.lower_bound));
+    WEFT_CHECK(!ctx.option<bool>("hard"), kLimit, "{}", message);
+    ctx.Warn(message);
+  }
+  ctx.Count("bytes_before", planner.least_without());
+  ctx.Count("bytes", choice.plan.peak);
+  if (choice.plan.peak >= planner.given().peak) {
+    if (budget.kind == Budget::Kind::kLeast || share >= 0)
+      ctx.Warn("nothing that could be computed again lowers the peak");
+    return g;
+  }
+  if (planner.given().cost > 0)
+    ctx.Count("permille_added", choice.plan.extra_cost * 1000 / planner.given().cost);
+  MakeCopies(g, planner, choice.plan.order, ctx);
+  return g;
+}
+
+WEFT_REGISTER_GRAPH_ATTR(recompute_of, kGiven, NodeMap<std::string>)
+    .describe("the node that this one computes again, to keep fewer bytes alive")
+    .text([](const std::string& name) { return name; },
+          [](const std::string& text) { return text; });
+
+WEFT_REGISTER_PASS(Checkpoint)
+    .describe("computes values again instead of keeping them, to stay within a budget of bytes")
+    .set_body(Checkpoint)
+    .set_change_graph(true)
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .preserve_graph_attr("shape")
+    .preserve_graph_attr("dtype")
+    .preserve_graph_attr("value")
+    .preserve_graph_attr("unknown")
+    .preserve_graph_attr("layout")
+    .preserve_graph_attr("subgraph")
+    .preserve_graph_attr("kernel")
+    .preserve_graph_attr("rtc")
+    .preserve_graph_attr("device")
+    .option("budget", std::string("100%"),
+            "of the arena: bytes with K, M or G, a share of what it takes without recomputation as "
+            "50%, or min")
+    .option("hard", false, "a budget that is not met is an error; else the least is taken")
+    .option("cost", std::string(),
+            "instead: the least memory for at most so much more work, as 10%")
+    .option("work", int64_t{0}, "looks at operands that the search may take; 0: thirty million")
+    .statistic("copies", "nodes that run again")
+    .statistic("bytes_before", "of the arena, at the sizes that plans are made for")
+    .statistic("bytes", "the same with recomputation")
+    .statistic("permille_added", "operations and bytes moved that were added")
+    .statistic("once-effect", "nodes that run once: they write a variable, or hidden state")
+    .statistic("once-draws", "nodes that run once: they draw random numbers")
+    .statistic("once-sized-by-data", "nodes that run once: the size of a result depends on data")
+    .statistic("once-result", "nodes that run once: one of several outputs is a result")
+    .statistic("once-no-bytes", "nodes that run once: one of several outputs is not a tensor")
+    .statistic("once-read-late", "nodes that run once: they read a variable that is written later")
+    .statistic("once-read", "the same, where there are many");
+
+}  // namespace
+}  // namespace weft
