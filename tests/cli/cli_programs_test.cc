@@ -26,9 +26,9 @@ TEST_CASE("cpu: run, bench, compile") {
     return;
   }
   const Json j = Parsed(r);
-  for (const char* key :
-       {"median_ms", "min_ms", "p95_ms", "iterations", "compile_s", "kernels", "library_calls",
-        "launches", "replays", "host_waits", "arena_bytes", "bytes_moved", "backend"})
+  for (const char* key : {"median_ms", "min_ms", "p95_ms", "iterations", "compile_s", "kernels",
+                          "library_calls", "launches", "replays", "host_waits", "arena_bytes",
+                          "constant_bytes", "packed_bytes", "bytes_moved", "backend"})
     CHECK(j.contains(key));
   CHECK(j.at("kernels").get<int>() >= 1);
   CHECK(j.at("backend") == "cpu");

@@ -7,6 +7,7 @@
 
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/runtime/backend/packing_call.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/support/aligned_memory.h"
 #include "weft/support/check.h"
@@ -28,6 +29,8 @@ std::unique_ptr<Kind> CallAs(std::unique_ptr<PreparedCall> call, const char* kin
 }
 
 }  // namespace
+
+PackingCall::~PackingCall() = default;
 
 std::unique_ptr<LibraryCall> AsLibraryCall(std::unique_ptr<PreparedCall> call) {
   return CallAs<LibraryCall>(std::move(call), "host memory");

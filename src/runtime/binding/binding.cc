@@ -7,9 +7,11 @@
 
 #include "kernel_call.h"
 #include "step_cost.h"
+#include "weft/runtime/backend/packing_call.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/log.h"
+#include "weft/support/mapped_file.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
 
@@ -26,6 +28,12 @@ bool IsPolynomial(SymInt e) {
   } visitor;
   VisitPostfix(e, visitor);
   return visitor.polynomial;
+}
+
+/// Does the step's call, if it has one, look at its input `i`?
+bool Reads(const PreparedCall* call, size_t i) {
+  const auto* packs = dynamic_cast<const PackingCall*>(call);
+  return !packs || packs->reads(i);
 }
 
 }  // namespace
@@ -315,9 +323,39 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
                  "is generated for it; it runs in the interpreter",
                  step.node->Describe());
     }
+    Release(step, call.get());
     b->calls.push_back(call);
   }
+  FindReleased(b.get());
   return b;
+}
+
+void Binder::Release(const Step& step, const PreparedCall* call) const {
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const int v = step.inputs[i];
+    const TensorPtr constant = v < 0 ? nullptr : plan_.values[size_t(v)].constant;
+    if (constant && constant->on_host() && !Reads(call, i))
+      ReleaseMapped(constant->data(), constant->num_bytes());
+  }
+}
+
+void Binder::FindReleased(Binding* b) const {
+  std::vector<bool> taken(plan_.storages.size()), looked_at(plan_.storages.size());
+  const auto storage = [&](int v) { return size_t(plan_.values[size_t(v)].storage); };
+  for (size_t k = 0; k < plan_.steps.size(); ++k) {
+    const Step& step = plan_.steps[k];
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      if (step.inputs[i] < 0) continue;
+      taken[storage(step.inputs[i])] = true;
+      if (Reads(b->calls[k].get(), i)) looked_at[storage(step.inputs[i])] = true;
+    }
+    for (const auto& commit : step.commits) looked_at[storage(commit.first)] = true;
+  }
+  for (const int v : plan_.output_values) looked_at[storage(v)] = true;
+  for (const Value& v : plan_.values)
+    b->released.push_back(v.constant && v.constant->on_host() && taken[size_t(v.storage)] &&
+                          !looked_at[size_t(v.storage)] &&
+                          ReleaseMapped(v.constant->data(), v.constant->num_bytes()));
 }
 
 }  // namespace weft

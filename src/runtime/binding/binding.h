@@ -23,6 +23,8 @@ struct Binding {
   std::vector<std::shared_ptr<PreparedCall>> calls;  ///< per step: of the kind of the backend
   std::vector<std::vector<int64_t>> shape_values;    ///< per step
   SymBindings symbols;
+  /// Per value: a constant of a mapped file, which nobody looks at since all calls keep it packed.
+  std::vector<bool> released;
 };
 
 /// What turns extents of inputs into bindings; made once per program.
@@ -58,6 +60,10 @@ class Binder {
   /// Where the blocks lie that have these sizes now.
   ArenaLayout Lay(const std::vector<int64_t>& bytes, const SymBindings& symbols,
                   const FrameBounds* bounds) const;
+  /// Gives back the constants that `call` has packed, for now.
+  void Release(const Step& step, const PreparedCall* call) const;
+  /// Fills in `released`, when all calls are made.
+  void FindReleased(Binding* b) const;
   /// What is known of a value before the run, at these extents; null: nothing.
   TensorPtr ConstantOf(int value, const Binding& b) const;
   ComputeRequest RequestOf(const Step& step, const Binding& b, int threads,

@@ -12,6 +12,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
+#include "weft/runtime/backend/packing_call.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/request.h"
@@ -232,8 +233,37 @@ std::shared_ptr<const Binding> PlannedProgram::BindingFor(const std::vector<int6
                                                           const std::vector<TensorPtr>& inputs,
                                                           const FrameBounds* bounds) const {
   std::lock_guard lock(mutex_);
-  return bindings_.GetOrMake(
-      key, [&] { return binder_->Bind(key, inputs, bounds, *backend_, call_options_); });
+  return bindings_.GetOrMake(key, [&] {
+    auto made = binder_->Bind(key, inputs, bounds, *backend_, call_options_);
+    made_.erase(
+        std::remove_if(made_.begin(), made_.end(), [](const auto& b) { return b.expired(); }),
+        made_.end());
+    made_.push_back(made);
+    return made;
+  });
 }
+
+WeightBytes PlannedProgram::weights() const {
+  std::lock_guard lock(mutex_);
+  std::map<const void*, int64_t> packed, constants;
+  std::vector<bool> released(plan_.values.size(), !made_.empty());
+  for (const auto& known : made_) {
+    const std::shared_ptr<const Binding> b = known.lock();
+    if (!b) continue;
+    for (size_t v = 0; v < released.size(); ++v) released[v] = released[v] && b->released[v];
+    for (const auto& call : b->calls)
+      if (const auto* packs = dynamic_cast<const PackingCall*>(call.get()))
+        packs->AddPacked(&packed);
+  }
+  for (size_t v = 0; v < released.size(); ++v)
+    if (const TensorPtr& t = plan_.values[v].constant; t && !released[v])
+      constants[t->data()] = t->num_bytes();
+  WeightBytes bytes;
+  for (const auto& [at, n] : constants) bytes.constants += n;
+  for (const auto& [at, n] : packed) bytes.packed += n;
+  return bytes;
+}
+
+WeightBytes WeightsOf(const Program& program) { return program.impl().weights(); }
 
 }  // namespace weft

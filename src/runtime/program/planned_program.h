@@ -58,6 +58,7 @@ class PlannedProgram : public Program::Impl {
 
   MemoryReport Report(const std::vector<TensorPtr>& tensors) const final;
   void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const final;
+  WeightBytes weights() const final;
   /// Those of the bodies of step k.
   virtual void TakeTimesInside(PlannedState&, size_t /*k*/, const std::string& /*in*/,
                                std::vector<StepTime>*) const {}
@@ -137,6 +138,7 @@ class PlannedProgram : public Program::Impl {
   static constexpr size_t kMaxBindings = 32;
   mutable BoundedCache<std::vector<int64_t>, std::shared_ptr<const Binding>> bindings_{
       kMaxBindings};
+  mutable std::vector<std::weak_ptr<const Binding>> made_;  ///< bindings, those that sessions have
 };
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "weft/core/op/run_bodies.h"
 #include "weft/runtime/memory/report.h"
 #include "weft/runtime/program/program.h"
+#include "weft/runtime/program/weights.h"
 
 namespace weft {
 
@@ -110,6 +111,7 @@ struct Program::Impl {
   /// Of a program with a budget: its ways (memory/budget_program.h); else none.
   virtual std::vector<const Program::Impl*> Ways() const { return {}; }
   virtual MemoryBudget budget() const { return {}; }
+  virtual WeightBytes weights() const { return {}; }
   const ProgramStats& stats() const { return stats_; }
   virtual void TakeCallOptions(const CallOptions& options) { call_options_ = options; }
 

@@ -1,10 +1,5 @@
 /// load_program.cc: reads `.weftx` files; the format stands in saved_program.h. Nothing in a file
 /// is believed: its hash finds damage, and every offset and size is judged again.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 #include <cstddef>
@@ -25,6 +20,7 @@
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/log.h"
+#include "weft/support/mapped_file.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
 #include "weft/support/strings.h"
@@ -77,6 +73,7 @@ class Reader {
   }
 
  private:
+  static constexpr uint64_t kLeastView = 64 << 10;  // as many bytes as come with a page of Linux's
   static constexpr const char* kDamaged = "the file is damaged: ";
 
   void ReadFrame() {
@@ -167,8 +164,9 @@ class Reader {
     WEFT_CHECK(uint64_t(view->num_bytes()) == size, kInvalidModel, "{}a tensor of {} bytes has {}",
                kDamaged, view->num_bytes(), size);
     // Aligned in the file, so in a mapping; bytes given by a caller may begin anywhere.
-    if (size == 0 || reinterpret_cast<uintptr_t>(bytes.data()) % alignof(std::max_align_t) == 0)
-      return view;
+    // Small ones are copied: a page that is read brings those around it, of packed weights.
+    const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % alignof(std::max_align_t) == 0;
+    if (size == 0 || (aligned && size >= kLeastView)) return view;
     auto copy = std::make_shared<Tensor>(dtype, view->dims());
     std::memcpy(copy->mutable_data(), bytes.data(), size);
     return copy;
@@ -281,29 +279,6 @@ class Reader {
   std::map<Hash128, CompiledKernelPtr> saved_;
 };
 
-/// A private mapping of a regular file: later changes of the file are not promised to be unseen,
-/// but it cannot shrink below what was judged without a signal, so writers replace files and do
-/// not cut them (WriteFileAtomic).
-std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  WEFT_CHECK(fd >= 0, kIo, "cannot open '{}': {}", path, std::strerror(errno));
-  struct Close {
-    int fd;
-    ~Close() { close(fd); }
-  } closer{fd};
-  struct stat status {};
-  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is not a regular file",
-             path);
-  WEFT_CHECK(int64_t(status.st_size) <= max_bytes, kLimit,
-             "'{}' has {} bytes, more than the limit of {}", path, int64_t(status.st_size),
-             max_bytes);
-  *size = size_t(status.st_size);
-  WEFT_CHECK(*size > 0, kInvalidModel, "'{}' is empty", path);
-  void* data = mmap(nullptr, *size, PROT_READ, MAP_PRIVATE, fd, 0);
-  WEFT_CHECK(data != MAP_FAILED, kIo, "cannot map '{}': {}", path, std::strerror(errno));
-  return std::shared_ptr<void>(data, [n = *size](void* p) { munmap(p, n); });
-}
-
 }  // namespace
 
 std::shared_ptr<const Program> LoadProgramFromMemory(const void* data, size_t size,
@@ -323,7 +298,9 @@ std::shared_ptr<const Program> LoadProgramFromMemory(const void* data, size_t si
 std::shared_ptr<const Program> LoadProgram(const std::string& path, const LoadOptions& options) {
   size_t size = 0;
   const std::shared_ptr<void> map = MapFile(path, options.limits.file_bytes, &size);
-  return LoadProgramFromMemory(map.get(), size, map, path, options);
+  auto program = LoadProgramFromMemory(map.get(), size, map, path, options);
+  ReleaseMapped(map.get(), int64_t(size));  // all of it was hashed
+  return program;
 }
 
 }  // namespace weft

@@ -13,6 +13,7 @@
 #include "trace.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/runtime/program/profile.h"
+#include "weft/runtime/program/weights.h"
 #include "weft/runtime/session/variable_store.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -189,6 +190,7 @@ int RunBench(const Args& a) {
   }
   const SessionMemory memory = session.memory();
   const ProgramStats& stats = p.program->stats();
+  const WeightBytes weights = WeightsOf(*p.program);
   if (!a.export_profile.empty() && !interrupted)
     ExportProfile(a.export_profile, stats.passes, profile, session);
   if (!a.export_times.empty())
@@ -226,6 +228,8 @@ int RunBench(const Args& a) {
                 {"recompute_flops", memory.recompute_flops},
                 {"budget_bytes", memory.budget_bytes < 0 ? Json() : Json(memory.budget_bytes)},
                 {"budget_met", memory.budget_met},
+                {"constant_bytes", weights.constants},
+                {"packed_bytes", weights.packed},
                 {"bytes_moved", session.bytes_moved()},
                 {"peak_rss_bytes", PeakResidentBytes()},
                 {"backend", p.engine.backend},
@@ -271,9 +275,11 @@ int RunBench(const Args& a) {
     text +=
         fmt::format("device   {:g} launches, {:g} recordings, {:g} waits for the host per run\n",
                     times.launches, times.replays, times.host_waits);
-  text += fmt::format("memory   arena {}, memory traffic {} per run, process peak {}\n",
-                      FormatBytes(session.arena_bytes()), FormatBytes(session.bytes_moved()),
-                      FormatBytes(PeakResidentBytes()));
+  text += fmt::format(
+      "memory   arena {}, weights {} and {} packed, memory traffic {} per run, process peak {}\n",
+      FormatBytes(session.arena_bytes()), FormatBytes(weights.constants),
+      FormatBytes(weights.packed), FormatBytes(session.bytes_moved()),
+      FormatBytes(PeakResidentBytes()));
   if (memory.budget_bytes >= 0)
     text +=
         fmt::format("budget   {} of {}, {:.3g} GFLOP done twice\n", FormatBytes(memory.peak_bytes),

@@ -45,14 +45,14 @@ void CopyFloats(const float* from, float* to, int64_t n) {
   });
 }
 
-/// Packed weights by constant and layout. Bindings of one program for many batch sizes share them;
-/// an entry goes with the last call that holds it. A `Packed` keeps its source alive, so an address
-/// cannot come to mean another tensor.
+/// Packed weights by constant and layout. Bindings of one program for many batch sizes share them,
+/// and so do programs of one mapped file; an entry goes with the last call that holds it. A
+/// `Packed` keeps its source alive, so an address cannot come to mean another tensor.
 class PackedTable {
  public:
   std::shared_ptr<const Packed> Get(const TensorPtr& source, const Desc& from, const Desc& to) {
     std::lock_guard lock(mutex_);
-    auto& list = table_[source.get()];
+    auto& list = table_[NameOfConstant(*source)];
     list.erase(
         std::remove_if(list.begin(), list.end(), [](const Entry& e) { return e.packed.expired(); }),
         list.end());
@@ -62,6 +62,7 @@ class PackedTable {
     auto packed = std::make_shared<Packed>();
     packed->source = source;
     const auto floats = int64_t((to.get_size() + sizeof(float) - 1) / sizeof(float));
+    packed->bytes = floats * int64_t{sizeof(float)};
     packed->block = PackedMemory(floats);
     float* const made = packed->block.get();
     packed->memory = dnnl::memory(to, Engine(), made);
@@ -91,7 +92,7 @@ class PackedTable {
     }
   }
   std::mutex mutex_;
-  std::map<const Tensor*, std::vector<Entry>> table_;
+  std::map<std::string, std::vector<Entry>> table_;
 };
 
 PackedTable& Table() {
@@ -196,7 +197,7 @@ Copier CopierOf(const Desc& from, const Desc& to) {
 }  // namespace
 
 /// The LibraryCall of a recipe.
-class OneDnnCall final : public LibraryCall {
+class OneDnnCall final : public PackingCall {
  public:
   OneDnnCall(Recipe recipe, std::string description)
       : r_(std::move(recipe)), description_(std::move(description)) {}
@@ -240,6 +241,18 @@ class OneDnnCall final : public LibraryCall {
 
   int64_t scratch_bytes() const override { return r_.temporary_bytes_ + r_.scratchpad_bytes_; }
   std::string description() const override { return description_; }
+  bool reads(size_t i) const override {
+    for (const Recipe::Step& step : r_.steps_)
+      for (const auto& [number, b] : step.args)
+        if (b.place == Buffer::kInput && size_t(b.index) == i) return true;
+    return false;
+  }
+  void AddPacked(std::map<const void*, int64_t>* bytes) const override {
+    bytes->insert(r_.kept_.begin(), r_.kept_.end());
+    for (const Recipe::Step& step : r_.steps_)
+      for (const auto& [number, b] : step.args)
+        if (b.packed) (*bytes)[b.packed->block.get()] = b.packed->bytes;
+  }
 
  private:
   /// Memory objects of every step: oneDNN binds addresses through them. One set a concurrent run,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
@@ -19,7 +20,7 @@
 #include "backends/cpu/util/threads.h"
 #include "keep_nan.h"
 #include "weft/core/op/window.h"
-#include "weft/runtime/backend/compute.h"
+#include "weft/runtime/backend/packing_call.h"
 
 namespace weft::cpu {
 
@@ -102,6 +103,7 @@ bool IsFast(const Pd& wished, const Pd& plain) {
 struct Packed {
   TensorPtr source;
   std::shared_ptr<float> block;
+  int64_t bytes = 0;
   dnnl::memory memory;  ///< of the block
 };
 
@@ -146,6 +148,8 @@ class Recipe {
   /// Plain C++ on the addresses of `buffers`, with the call's team set.
   using HostStep = std::function<void(void* const* addresses)>;
   void AddHost(HostStep step, const std::vector<Buffer>& buffers);
+  /// Something that a host step keeps, for the account of what is packed.
+  void Keep(const void* packed, int64_t bytes) { kept_[packed] = bytes; }
   /// The step added last may drop NaN; `call` keeps it.
   void KeepNan(NanKeeper::Call call);
   /// Everything runs `n` times, operands that move go on by one step each time.
@@ -169,6 +173,7 @@ class Recipe {
   int64_t repeat_ = 1;
   int64_t temporary_bytes_ = 0, scratchpad_bytes_ = 0;
   std::vector<Step> steps_;
+  std::map<const void*, int64_t> kept_;
   std::unique_ptr<NanKeeper> keeper_;  ///< null: no step drops NaN
 };
 

@@ -121,6 +121,8 @@ std::string AddFixedVectorProduct(Recipe* r, const Product& p, const PostOps& po
   const std::optional<PostOps> behind =
       post.addend() && !before ? post.BehindAddend() : std::nullopt;
   const Buffer made = PlaceOfSums(r, p, y, behind ? Buffer() : addend);
+  const auto [packed, bytes] = p.fixed_vector->packed();
+  r->Keep(packed, bytes);
   r->AddHost(
       [v = p.fixed_vector](void* const* at) {
         v->Run(static_cast<const float*>(at[0]), static_cast<const float*>(at[1]),

@@ -204,22 +204,24 @@ int64_t PanelsIn(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 struct FixedVectorProduct::Panels {
   TensorPtr matrix;  ///< holds its address while the panels are there
   std::shared_ptr<float> floats;
+  int64_t bytes = 0;
 };
 
 std::shared_ptr<const FixedVectorProduct::Panels> FixedVectorProduct::PanelsOf(
     const TensorPtr& matrix, int64_t rows, int64_t columns, int64_t row_step, int64_t column_step) {
   // Steps of an unrolled loop multiply by one matrix, which stays in the caches as one.
-  using Key = std::tuple<const Tensor*, int64_t, int64_t, int64_t, int64_t>;
+  using Key = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
   static std::mutex mutex;
   static auto* const made = new std::map<Key, std::weak_ptr<const Panels>>;
-  const Key key{matrix.get(), rows, columns, row_step, column_step};
+  const Key key{NameOfConstant(*matrix), rows, columns, row_step, column_step};
   const std::lock_guard lock(mutex);
   for (auto it = made->begin(); it != made->end();)
     it = it->second.expired() ? made->erase(it) : std::next(it);
   std::weak_ptr<const Panels>& known = (*made)[key];
   if (auto panels = known.lock()) return panels;
   const int64_t all = rows * LanesOf(columns) * kLanes;
-  auto panels = std::make_shared<Panels>(Panels{matrix, PackedMemory(all)});
+  auto panels =
+      std::make_shared<Panels>(Panels{matrix, PackedMemory(all), all * int64_t{sizeof(float)}});
   const auto* from = matrix->data_as<float>();
   float* const floats = panels->floats.get();
   ForPieces(PanelsIn(columns), std::max<int64_t>(1, 4 * kPieceFloats / (rows * kPanel)),
@@ -243,6 +245,10 @@ FixedVectorProduct::FixedVectorProduct(const TensorPtr& matrix, int64_t rows, in
     : rows_(rows),
       columns_(columns),
       panels_(PanelsOf(matrix, rows, columns, row_step, column_step)) {}
+
+std::pair<const void*, int64_t> FixedVectorProduct::packed() const {
+  return {panels_->floats.get(), panels_->bytes};
+}
 
 void FixedVectorProduct::Run(const float* vector, const float* row, const float* addend,
                              float* y) const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "weft/core/tensor/tensor.h"
 
@@ -32,6 +33,8 @@ class FixedVectorProduct {
                      int64_t column_step);
   /// `row` and `addend` may be null, and y may be `addend`. In a team of threads where that pays.
   void Run(const float* vector, const float* row, const float* addend, float* y) const;
+  /// What is kept packed: where, and how much.
+  std::pair<const void*, int64_t> packed() const;
 
  private:
   struct Panels;

@@ -9,6 +9,7 @@
 #include "weft/support/aligned_memory.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
+#include "weft/support/mapped_file.h"
 #include "weft/support/request.h"
 
 namespace weft::cpu {
@@ -19,6 +20,11 @@ std::shared_ptr<float> PackedMemory(int64_t floats) {
   std::shared_ptr<void> memory = AllocateAligned(bytes);
   WEFT_CHECK(memory, kOutOfMemory, "cannot allocate {} bytes for packed weights", bytes);
   return std::static_pointer_cast<float>(std::move(memory));
+}
+
+std::string NameOfConstant(const Tensor& t) {
+  std::string name = MappedName(t.data(), t.num_bytes());
+  return name.empty() ? fmt::format("{}", static_cast<const void*>(&t)) : name;
 }
 
 void DropSubnormals(float* v, int64_t n) {

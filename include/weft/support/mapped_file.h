@@ -1,0 +1,30 @@
+/// mapped_file.h: files in memory, page by page as they are looked at; pages that have been looked
+/// at can be given back, since the file still has them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "weft/support/api.h"
+
+namespace weft {
+
+/// A private mapping of a regular file, to be read only: later changes of the file are not promised
+/// to be unseen, but it cannot shrink below what was judged without a signal, so writers replace
+/// files and do not cut them (WriteFileAtomic). Throws kIo, kLimit above `max_bytes`, kInvalidModel
+/// for an empty one.
+WEFT_API std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size);
+
+/// Gives back the pages that lie whole in these bytes: whoever looks at them again, at any time and
+/// from any thread, finds the same, read from the file. False, and nothing happens, where they are
+/// not all of one mapping of MapFile's.
+WEFT_API bool ReleaseMapped(const void* data, int64_t bytes);
+
+/// What such bytes have in common with those of another mapping of the file as it is: the file, its
+/// size, the time of its last change, and where they lie in it. Empty where they are not all of one
+/// mapping.
+WEFT_API std::string MappedName(const void* data, int64_t bytes);
+
+}  // namespace weft

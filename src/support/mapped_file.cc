@@ -1,0 +1,93 @@
+/// mapped_file.cc: see weft/support/mapped_file.h. Which addresses are whose is kept in a table:
+/// giving back pages of any other memory would destroy what is in them.
+#include "weft/support/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+struct Mapping {
+  size_t size = 0;
+  std::string file;
+};
+struct Mappings {
+  std::mutex mutex;
+  std::map<const char*, Mapping> by_begin;
+  /// Null unless all of the bytes are in it; the address of `data` in it.
+  const Mapping* Find(const char* data, int64_t bytes, size_t* at) const {
+    auto it = by_begin.upper_bound(data);
+    if (it == by_begin.begin() || bytes < 0) return nullptr;
+    --it;
+    *at = size_t(data - it->first);
+    const Mapping& m = it->second;
+    return *at <= m.size && size_t(bytes) <= m.size - *at ? &m : nullptr;
+  }
+};
+Mappings& All() {
+  static auto* const all = new Mappings;  // programs may go after static objects have gone
+  return *all;
+}
+
+}  // namespace
+
+std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  WEFT_CHECK(fd >= 0, kIo, "cannot open '{}': {}", path, std::strerror(errno));
+  struct Close {
+    int fd;
+    ~Close() { close(fd); }
+  } closer{fd};
+  struct stat status {};
+  WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is not a regular file",
+             path);
+  WEFT_CHECK(int64_t(status.st_size) <= max_bytes, kLimit,
+             "'{}' has {} bytes, more than the limit of {}", path, int64_t(status.st_size),
+             max_bytes);
+  *size = size_t(status.st_size);
+  WEFT_CHECK(*size > 0, kInvalidModel, "'{}' is empty", path);
+  void* data = mmap(nullptr, *size, PROT_READ, MAP_PRIVATE, fd, 0);
+  WEFT_CHECK(data != MAP_FAILED, kIo, "cannot map '{}': {}", path, std::strerror(errno));
+  std::shared_ptr<void> map(data, [n = *size](void* p) {
+    // Together: the addresses may be another's as soon as they are free.
+    const std::lock_guard lock(All().mutex);
+    All().by_begin.erase(static_cast<const char*>(p));
+    munmap(p, n);
+  });
+  const std::lock_guard lock(All().mutex);
+  All().by_begin[static_cast<const char*>(data)] = {
+      *size, fmt::format("{}.{}.{}.{}.{}", status.st_dev, status.st_ino, status.st_size,
+                         status.st_mtim.tv_sec, status.st_mtim.tv_nsec)};
+  return map;
+}
+
+bool ReleaseMapped(const void* data, int64_t bytes) {
+  static const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+  const std::lock_guard lock(All().mutex);
+  size_t at = 0;
+  if (!All().Find(static_cast<const char*>(data), bytes, &at)) return false;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(data),
+                  begin = (first + page - 1) / page * page,
+                  end = (first + uintptr_t(bytes)) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  return true;
+}
+
+std::string MappedName(const void* data, int64_t bytes) {
+  const std::lock_guard lock(All().mutex);
+  size_t at = 0;
+  const Mapping* m = All().Find(static_cast<const char*>(data), bytes, &at);
+  return m ? fmt::format("{}:{}", m->file, at) : std::string();
+}
+
+}  // namespace weft
