@@ -195,8 +195,9 @@ Pipeline WithoutCode(const Pipeline& given) {
 Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes) {
   if (arena_bytes == INT64_MAX) return given;
   // Last but for the order: kernels say what may be written in place, and copies share their code.
-  const PassSpec recompute("Checkpoint",
-                           {{"budget", arena_bytes > 0 ? std::to_string(arena_bytes) : "min"}});
+  const PassSpec recompute(
+      "Checkpoint",
+      {{"budget", arena_bytes > 0 ? std::to_string(arena_bytes) : "min"}, {"warn", false}});
   Pipeline out;
   for (const PassSpec& spec : given.passes()) {
     if (Provides(spec.name, "order")) out.push_back(recompute);

@@ -328,12 +328,12 @@ Graph Checkpoint(Graph g, PassContext& ctx) {
         FormatBytes(planner.least_without()), Holders(planner.memory(), choice.plan),
         FormatBytes(choice.lower_bound));
     WEFT_CHECK(!ctx.option<bool>("hard"), kLimit, "{}", message);
-    ctx.Warn(message);
+    if (ctx.option<bool>("warn")) ctx.Warn(message);
   }
   ctx.Count("bytes_before", planner.least_without());
   ctx.Count("bytes", choice.plan.peak);
   if (choice.plan.peak >= planner.given().peak) {
-    if (budget.kind == Budget::Kind::kLeast || share >= 0)
+    if (ctx.option<bool>("warn") && (budget.kind == Budget::Kind::kLeast || share >= 0))
       ctx.Warn("nothing that could be computed again lowers the peak");
     return g;
   }
@@ -367,6 +367,7 @@ WEFT_REGISTER_PASS(Checkpoint)
             "of the arena: bytes with K, M or G, a share of what it takes without recomputation as "
             "50%, or min")
     .option("hard", false, "a budget that is not met is an error; else the least is taken")
+    .option("warn", true, "say so where a budget is not met, or nothing is gained")
     .option("cost", std::string(),
             "instead: the least memory for at most so much more work, as 10%")
     .option("work", int64_t{0}, "looks at operands that the search may take; 0: thirty million")

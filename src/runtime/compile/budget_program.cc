@@ -116,6 +116,15 @@ class BudgetProgram final : public Program::Impl {
     return out;
   }
   MemoryBudget budget() const override { return budget_; }
+  WeightBytes weights() const override {
+    WeightBytes most;  // ways share what they pack, and keep the constants that any of them reads
+    for (const auto& w : ways_) {
+      const WeightBytes one = w->weights();
+      most.constants = std::max(most.constants, one.constants);
+      most.packed = std::max(most.packed, one.packed);
+    }
+    return most;
+  }
   void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const override {
     auto& s = static_cast<BudgetState&>(state);
     for (size_t w = 0; w < ways_.size(); ++w)

@@ -11,6 +11,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
+#include "weft/core/graph/size_hints.h"
 #include "weft/core/graph/variable.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
@@ -261,6 +262,7 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   const SymBindings hints = HintsFor(graph, options.memory.hints);
   const bool is_static = InputSymbols(graph).empty();
   const PassOptions passes = PassesOf(options, *backend);
+  graph.SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
   const GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
   return MakeBudgetProgram(
       PlanWays(options.memory.budget, hints, is_static, [&](int64_t arena_bytes) {

@@ -65,10 +65,6 @@ class PlanReport {
       r_.output_bytes = CheckedAdd(r_.output_bytes, bytes);
       AddWhole(MemoryKind::kOutput, g_.OutputName(i), bytes, "a result");
     }
-    std::set<const void*> seen;
-    for (const Value& v : plan_.values)
-      if (v.constant && seen.insert(v.constant->data()).second)
-        r_.constant_bytes += v.constant->num_bytes();
   }
   void AddBlocks() {
     struct Ends {
@@ -172,7 +168,7 @@ std::vector<MemoryHolder> MemoryReport::Holders() const {
 int64_t MemoryReport::Counted(const MemoryBudget& budget) const {
   if (!budget.all) return peak_bytes;
   return CheckedAdd(CheckedAdd(peak_bytes, input_bytes),
-                    CheckedAdd(variable_bytes, constant_bytes));
+                    CheckedAdd(variable_bytes, CheckedAdd(constant_bytes, packed_bytes)));
 }
 
 MemoryReport ReportPlan(const Graph& graph, const ExecutionPlan& plan, const Binding& binding) {

@@ -198,6 +198,9 @@ void PlannedProgram::CountWork(PlannedState* s) const {
 MemoryReport PlannedProgram::Report(const std::vector<TensorPtr>& tensors) const {
   const std::shared_ptr<const Binding> b = BindingFor(binder_->Solve(tensors), tensors, nullptr);
   MemoryReport r = ReportPlan(graph_, plan_, *b);
+  const WeightBytes held = weights();
+  r.constant_bytes = held.constants;
+  r.packed_bytes = held.packed;
   const ArenaParts parts = PredictParts(graph_, backend_->target(), b->symbols, &r);
   r.arena_bytes = CheckedAdd(r.arena_bytes, parts.inside);
   r.peak_bytes = CheckedAdd(r.peak_bytes, parts.inside);

@@ -43,6 +43,7 @@ Json ToJson(const MemoryReport& r, const SymBindings& bindings, const MemoryBudg
           {"output_bytes", r.output_bytes},
           {"variable_bytes", r.variable_bytes},
           {"constant_bytes", r.constant_bytes},
+          {"packed_bytes", r.packed_bytes},
           {"at_most", r.at_most},
           {"unbounded", r.unbounded},
           {"at_step", r.at_step},
@@ -68,8 +69,9 @@ std::string ToText(const MemoryReport& r, const SymBindings& bindings,
                      FormatBytes(r.floor_bytes));
   if (r.scratch_bytes > 0)
     out += fmt::format("scratch   at most {} in one step\n", FormatBytes(r.scratch_bytes));
-  out += fmt::format("beside    inputs {}, variables {}, weights {}\n", FormatBytes(r.input_bytes),
-                     FormatBytes(r.variable_bytes), FormatBytes(r.constant_bytes));
+  out += fmt::format("beside    inputs {}, variables {}, weights {} and {} packed\n",
+                     FormatBytes(r.input_bytes), FormatBytes(r.variable_bytes),
+                     FormatBytes(r.constant_bytes), FormatBytes(r.packed_bytes));
   if (!r.unbounded.empty())
     out += fmt::format(
         "without   {} whose size the run decides: {}\n", Plural(r.unbounded.size(), "value"),

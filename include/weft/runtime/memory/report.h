@@ -44,7 +44,9 @@ struct WEFT_API MemoryReport {
   int64_t bound_bytes = 0;  ///< the most of the arena that is needed at once: none is smaller
   int64_t floor_bytes = 0;  ///< results, and the operands, results and scratch of the largest step
   int64_t scratch_bytes = 0;  ///< the most scratch of one step, within the arena
-  int64_t input_bytes = 0, output_bytes = 0, variable_bytes = 0, constant_bytes = 0;
+  int64_t input_bytes = 0, output_bytes = 0, variable_bytes = 0;
+  int64_t constant_bytes = 0;  ///< weights as the model has them, where they are kept
+  int64_t packed_bytes = 0;    ///< as library calls keep them
   /// Data decide a size: no run takes more, one may take less.
   bool at_most = false;
   /// Values whose size nothing bounds before the run: they are not counted.
