@@ -286,7 +286,7 @@ TEST_CASE("kernels of every program of the framework compile without spills") {
     settings.rate = 1e-3;
     settings.steps_per_epoch = 10;
     for (const DType t : {DType::kF32, DType::kBF16}) {
-      if (t != DType::kF32 && !p.choices) continue;
+      if (t != DType::kF32 && !p.any_dtype) continue;
       tf::reset_default_graph();
       settings.dtype = t;
       kernels.Add(p.name + ", " + std::string(DTypeName(t)), StepOf(p.build(settings)));

@@ -157,12 +157,10 @@ TEST_CASE("tinyflow on an emulated GPU: every program takes the steps that it ta
     settings.steps_per_epoch = 10;
     // Where little is left of a picture, normalization over two of them would magnify
     // every rounding.
-    settings.batch = p.choices ? 4 : 2;
-    if (p.size_is) settings.size = p.choices ? 32 : 8;
-    if (p.choices) {
-      settings.blocks = 1;
-      settings.dtype = tf::bfloat16;
-    }
+    settings.batch = p.any_dtype ? 4 : 2;
+    if (p.size_is) settings.size = p.any_dtype ? 32 : 8;
+    if (p.blocks_are) settings.blocks = 1;
+    if (p.any_dtype) settings.dtype = tf::bfloat16;
     const programs::Model model = p.build(settings);
     tf::Session cpu("cpu fusion", 2), gpu("gpu fusion");
     const tf::data::Batch batch = app::RandomBatch(p, settings.batch, 1, settings.size);
@@ -181,7 +179,7 @@ TEST_CASE("tinyflow on an emulated GPU: every program takes the steps that it ta
       const double want = cpu.run(fetches, feeds)[1]->at(0),
                    got = gpu.run(fetches, feeds)[1]->at(0);
       // A sum in another order may round to the next number of 8 bits.
-      CHECK(got == doctest::Approx(want).epsilon(p.choices ? 2e-2 : 1e-3));
+      CHECK(got == doctest::Approx(want).epsilon(p.any_dtype ? 2e-2 : 1e-3));
     }
   }
   CheckDriver();
