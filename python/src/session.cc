@@ -271,7 +271,7 @@ void BindSession(nb::module_& m) {
           "The session stays good.")
       .def_prop_ro(
           "arena_bytes", [](const PySession& s) { return s.session.arena_bytes(); },
-          "What the last run took for intermediate results.")
+          "What the last run took for intermediate results and library calls.")
       .def_prop_ro(
           "live_bytes", [](const PySession& s) { return s.session.live_bytes(); },
           "The most of it that is needed at once.")

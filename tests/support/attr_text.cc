@@ -264,6 +264,11 @@ std::string StorageText(const Graph& g) {
   std::vector<std::string> copies;
   for (int i : plan.copies) copies.push_back(std::to_string(i));
   if (!copies.empty()) Line(&out, "copied at the end: output " + Join(copies, ", "));
+  for (const StoragePart& p : plan.parts)
+    Line(&out, fmt::format("{} B{} {} B{} from byte {}{}", names.Of(g.node(p.node)), p.part,
+                           p.copies ? "may lie in" : "may take the place of", p.whole,
+                           p.bytes_before.ToString(),
+                           p.rows.is(1) ? "" : ", if 1 row: " + p.rows.ToString()));
   return out;
 }
 

@@ -1,5 +1,7 @@
 /// concat.cc: Concat and Split along one axis.
+#include "elements_beside.h"
 #include "ops/util/demand.h"
+#include "weft/core/op/alias.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
@@ -114,6 +116,18 @@ std::vector<NodeEntry> SimplifyConcat(RewriteContext& ctx, const NodePtr& n) {
   return {};
 }
 
+std::vector<AliasPart> ConcatAlias(const AliasContext& ctx) {
+  const NodePtr& n = ctx.node();
+  const int axis = AxisOf(ParamOf<ConcatParam>(n).axis, ctx.out(0).rank(), n);
+  std::vector<AliasPart> parts;
+  SymInt at = 0;
+  for (size_t i = 0; i < n->num_inputs(); ++i) {
+    parts.push_back({int(i), 0, at, ElementsBefore(ctx.out(0), axis), true});
+    at = at + ctx.in(int(i)).num_elements();
+  }
+  return parts;
+}
+
 // ---- Split ----
 
 uint32_t SplitOutputs(const NodeAttrs& attrs) {
@@ -199,6 +213,17 @@ std::vector<NodeEntry> SplitGrad(const NodePtr& n, const std::vector<NodeEntry>&
     dx[0] = ApplyOp("Concat", MaterializeGrads(n, dy), {{"axis", ParamOf<SplitParam>(n).axis}});
   return dx;
 }
+std::vector<AliasPart> SplitAlias(const AliasContext& ctx) {
+  const NodePtr& n = ctx.node();
+  const int axis = AxisOf(ParamOf<SplitParam>(n).axis, ctx.in(0).rank(), n);
+  std::vector<AliasPart> parts;
+  SymInt at = 0;
+  for (uint32_t k = 0; k < n->num_outputs(); ++k) {
+    parts.push_back({0, int(k), at, ElementsBefore(ctx.in(0), axis), false});
+    at = at + ctx.out(int(k)).num_elements();
+  }
+  return parts;
+}
 void SplitType(InferTypeContext& ctx) {
   CheckInputType(ctx, 0, kAllTypes);
   CheckInputType(ctx, 1, kI64Only);
@@ -224,6 +249,7 @@ WEFT_REGISTER_OP(Concat)
     .set_attr<FCodeGen>("FCodeGen", ConcatCode)
     .set_attr<FGradient>("FGradient", ConcatGrad)
     .set_attr<FSimplify>("FSimplify", SimplifyConcat)
+    .set_attr<FAlias>("FAlias", ConcatAlias)
     .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP(Split)
@@ -248,6 +274,7 @@ WEFT_REGISTER_OP(Split)
     .set_attr<TSizeOperands>("TSizeOperands", {1})
     .set_attr<FCodeGen>("FCodeGen", SplitCode)
     .set_attr<FGradient>("FGradient", SplitGrad)
+    .set_attr<FAlias>("FAlias", SplitAlias)
     .set_attr<FSimplify>("FSimplify",
                          [](RewriteContext& ctx, const NodePtr& n) -> std::vector<NodeEntry> {
                            if (n->num_outputs() != 1) return {};

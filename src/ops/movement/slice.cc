@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "elements_beside.h"
 #include "ops/util/adjoint.h"
 #include "ops/util/bounded_size.h"
 #include "ops/util/onnx_body_util.h"
+#include "weft/core/op/alias.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 
@@ -209,6 +211,35 @@ std::vector<NodeEntry> SliceGradGradient(const NodePtr& n, const std::vector<Nod
   return d;
 }
 
+/// One step forward on every axis: what lies together is a box of which no axis in front of the
+/// first that is cut has more than one position.
+std::vector<AliasPart> SliceAlias(const AliasContext& ctx) {
+  const NodePtr& n = ctx.node();
+  const Shape &x = ctx.in(0), &y = ctx.out(0);
+  const SymTensorPtr starts = ctx.in_value(1), given = ctx.in_value(3), steps = ctx.in_value(4);
+  if (!starts || (HasInput(n, 3) && !(given && given->is_const())) ||
+      (HasInput(n, 4) && !(steps && steps->is_const())))
+    return {};
+  const size_t count = starts->elements.size();
+  const std::vector<int> axes =
+      NormalizeAxes(given ? given->ints() : DefaultAxes(count), x.rank(), n);
+  int last = -1;  // the last axis that is cut
+  for (int d = 0; d < x.rank(); ++d)
+    if (!(x[d] == y[d])) last = d;
+  SymInt at = 0;
+  for (size_t k = 0; k < count; ++k) {
+    const int d = axes[k];
+    if (steps && steps->ints().at(k) != 1) return {};
+    if (x[d] == y[d]) continue;  // as many from the start
+    const SymInt s = starts->elements[k];
+    const int sign = SignOf(s, ctx.facts());
+    if (sign == 0 || (s.is_const() && (s.value() >= kFar || s.value() <= -kFar))) return {};
+    const SymInt start = sign > 0 ? s : MaxOf(x[d] + s, 0, ctx.facts());
+    at = at + start * ElementsBehind(x, d);
+  }
+  return {{0, 0, at, ElementsBefore(y, std::max(last, 0)), false}};
+}
+
 std::vector<NodeEntry> SimplifySlice(RewriteContext& ctx, const NodePtr& n) {
   // Steps forward and as many elements as x has: x itself.
   if (HasInput(n, 4)) {
@@ -289,6 +320,7 @@ WEFT_REGISTER_OP(Slice)
     .set_attr<FCodeGen>("FCodeGen", SliceCode)
     .set_attr<FGradient>("FGradient", SliceGradient)
     .set_attr<FSimplify>("FSimplify", SimplifySlice)
+    .set_attr<FAlias>("FAlias", SliceAlias)
     .set_attr<TMovesElements>("TMovesElements", true);
 
 WEFT_REGISTER_OP_IN(weft, SliceGrad)

@@ -4,7 +4,8 @@
 ///   provides   storage
 ///   preserves  everything
 ///   never      gives an offset: sizes may be symbolic, so offsets are
-///              found per binding (core/plan/offset_planner.h)
+///              found per binding (core/plan/offset_planner.h), and with them whether a block lies
+///              in another one: what may is listed here (plan_parts.h)
 ///   cost       linear in entries and edges
 ///   source     NNVM PlanMemory for the idea of in-place pairs; true dtype sizes and views are ours
 ///
@@ -17,6 +18,7 @@
 #include <set>
 
 #include "plan_inplace.h"
+#include "plan_parts.h"
 #include "plan_storage.h"
 #include "plan_variables.h"
 #include "weft/codegen/compiler/kernel_attr_types.h"
@@ -77,6 +79,7 @@ class Planner {
     }
     for (size_t i = 0; i < g_.outputs.size(); ++i) Extend(g_.outputs[i], steps);
     AssignOutputs(steps);
+    FindParts(order);
     return std::move(plan_);
   }
 
@@ -149,7 +152,7 @@ class Planner {
     std::set<int> taken;
     for (uint32_t k = 0; k < n->num_outputs(); ++k) {
       const NodeEntry out(n, k);
-      int storage = -1;
+      int storage = -1, larger = -1;
       if (const NodePtr v = places[k].variable) {
         const int* s = plan_.of.find(NodeEntry(v));
         WEFT_CHECK(s && plan_.storages[size_t(*s)].kind == StorageKind::kVariable, kInvalidModel,
@@ -164,15 +167,24 @@ class Planner {
         // Nothing may read the block after this step: neither the operand nor any view of it. Nor
         // may another operand lie there.
         if (live_until_[size_t(*in)] > step + 1 || operands.at(*in) > 1 || taken.count(*in) ||
-            plan_.storages[size_t(*in)].bytes != Bytes(out) ||
             layouts_[n->inputs[size_t(i)]] != layouts_[out])
           continue;
+        if (plan_.storages[size_t(*in)].bytes != Bytes(out)) {
+          if (larger < 0) larger = *in;
+          continue;
+        }
         storage = *in;
         taken.insert(*in);
         ++plan_.in_place;
         break;
       }
-      if (storage < 0) storage = New(StorageKind::kArena, 0, out, step, step + 1);
+      if (storage < 0) {
+        storage = New(StorageKind::kArena, 0, out, step, step + 1);
+        if (larger >= 0 && kernels_ && kernels_->find(n)) {
+          taken.insert(larger);
+          larger_[n->id()].push_back({n->id(), storage, larger, SymInt(0), SymInt(1), false});
+        }
+      }
       Give(out, storage);
     }
   }
@@ -196,6 +208,23 @@ class Planner {
     }
   }
 
+  /// What copies may lie where it is copied from or to, and what a kernel makes of a larger operand
+  /// at the operand's place.
+  void FindParts(const Order& order) {
+    const auto in_arena = [&](int s) {
+      return plan_.storages[size_t(s)].kind == StorageKind::kArena;
+    };
+    for (NodeId id : order.nodes) {
+      const NodePtr n = g_.node(id);
+      if (n->is_variable() || IsAlias(n) || IsOp(n, builtin::kGroup)) continue;
+      std::vector<StoragePart> parts = CopiedParts(g_, n, plan_, layouts_);
+      if (const auto it = larger_.find(id); parts.empty() && it != larger_.end())
+        for (const StoragePart& p : it->second)
+          if (in_arena(p.part) && in_arena(p.whole)) parts.push_back(p);
+      plan_.parts.insert(plan_.parts.end(), parts.begin(), parts.end());
+    }
+  }
+
   const Graph& g_;
   const ShapeMap& shapes_;
   const TypeMap& types_;
@@ -205,6 +234,7 @@ class Planner {
   StoragePlan plan_;
   VariablePlan variables_;
   std::vector<int> last_read_, live_until_;
+  std::map<NodeId, std::vector<StoragePart>> larger_;  ///< looked up only
 };
 
 }  // namespace
@@ -218,12 +248,14 @@ namespace {
 Graph PlanMemory(Graph g, PassContext& ctx) {
   const Order& order = g.GetAttr<Order>("order");
   StoragePlan plan = PlanStorage(g, order);
+  if (ctx.option<int64_t>("parts") == 0) plan.parts.clear();
   VerifyStorage(g, order.nodes, plan);
   ctx.Count("blocks",
             int64_t(std::count_if(plan.storages.begin(), plan.storages.end(),
                                   [](const Storage& s) { return s.kind == StorageKind::kArena; })));
   ctx.Count("views", plan.aliased);
   ctx.Count("in_place", plan.in_place);
+  ctx.Count("parts", int64_t(plan.parts.size()));
   g.SetAttr("storage", std::move(plan));
   return g;
 }
@@ -242,9 +274,11 @@ WEFT_REGISTER_PASS(PlanMemory)
     .depend_graph_attr("order")
     .provide_graph_attr("storage")
     .preserve_all()
+    .option("parts", int64_t{1}, "0: no block is in another one, to compare with")
     .statistic("blocks", "blocks of the arena")
     .statistic("views", "entries that alias their input")
-    .statistic("in_place", "results that take over an operand's block");
+    .statistic("in_place", "results that take over an operand's block")
+    .statistic("parts", "blocks that may be in others, at the sizes of a run");
 
 }  // namespace
 }  // namespace weft

@@ -3,32 +3,72 @@
 
 #include <algorithm>
 
+#include "verify_layout.h"
 #include "weft/core/plan/offset_planner.h"
 #include "weft/support/checked.h"
 
 namespace weft {
 namespace {
-constexpr int64_t kAlign = 64;
-}
 
-ArenaLayout LayArena(const std::vector<Storage>& storages, const std::vector<int64_t>& bytes) {
+constexpr int64_t kAlign = 64;
+
+ArenaLayout LayBlocks(const ExecutionPlan& plan, const ArenaSizes& sizes,
+                      const std::vector<PartPlace>& parts) {
   ArenaLayout out;
+  JoinedBlocks joined = JoinBlocks(plan, sizes.blocks, sizes.scratch, parts);
+  out.left_out = std::move(joined.left_out);
   std::vector<PlanItem> items, exact;
-  std::vector<size_t> which;
-  out.offsets.assign(storages.size(), -1);
-  for (size_t s = 0; s < storages.size(); ++s) {
-    const Storage& block = storages[s];
-    if (block.kind != StorageKind::kArena) continue;
-    items.push_back({std::max<int64_t>(CheckedRoundUp(bytes[s], kAlign), kAlign), block.begin,
-                     block.end, kAlign});
-    exact.push_back({bytes[s], block.begin, block.end, 1});
-    which.push_back(s);
+  const auto add = [&](int64_t size, int begin, int end) {
+    items.push_back({std::max<int64_t>(CheckedRoundUp(size, kAlign), kAlign), begin, end, kAlign});
+    exact.push_back({size, begin, end, 1});
+  };
+  std::vector<int64_t> used(joined.blocks.size(), 0);  // to the last byte of a tensor
+  for (size_t s = 0; s < plan.storages.size(); ++s)
+    if (const int b = joined.block_of[s]; b >= 0)
+      used[size_t(b)] = std::max(used[size_t(b)], joined.at[s] + sizes.blocks[s]);
+  for (size_t b = 0; b < joined.blocks.size(); ++b)
+    add(used[b], joined.blocks[b].begin, joined.blocks[b].end);
+  out.tensor_bytes = PeakLive(exact);
+  std::vector<size_t> scratch;
+  for (size_t k = 0; k < plan.steps.size(); ++k) {
+    if (sizes.scratch[k] == 0) continue;
+    add(sizes.scratch[k], plan.steps[k].at, plan.steps[k].at + 1);
+    scratch.push_back(k);
+    out.scratch_bytes = std::max(out.scratch_bytes, sizes.scratch[k]);
   }
   out.live_bytes = PeakLive(exact);
-  const Plan plan = PlanOffsets(items);
-  VerifyPlan(items, plan);
-  for (size_t i = 0; i < which.size(); ++i) out.offsets[which[i]] = plan.offsets[i];
-  out.arena_bytes = plan.arena_bytes;
+  const Plan offsets = PlanOffsets(items);
+  VerifyPlan(items, offsets);
+  out.arena_bytes = offsets.arena_bytes;
+  out.offsets.assign(plan.storages.size(), -1);
+  out.scratch_at.assign(plan.steps.size(), 0);
+  for (size_t s = 0; s < plan.storages.size(); ++s)
+    if (const int b = joined.block_of[s]; b >= 0)
+      out.offsets[s] = offsets.offsets[size_t(b)] + joined.at[s];
+  out.blocks.resize(joined.blocks.size());
+  for (size_t b = 0; b < joined.blocks.size(); ++b)
+    out.blocks[b] = {used[b], offsets.offsets[b], joined.blocks[b].begin, joined.blocks[b].end, {}};
+  for (size_t s = 0; s < plan.storages.size(); ++s)
+    if (const int b = joined.block_of[s]; b >= 0) out.blocks[size_t(b)].storages.push_back(int(s));
+  for (ArenaBlock& b : out.blocks)
+    std::stable_sort(b.storages.begin(), b.storages.end(), [&](int a, int c) {
+      return sizes.blocks[size_t(a)] > sizes.blocks[size_t(c)];
+    });
+  for (size_t i = 0; i < scratch.size(); ++i)
+    out.scratch_at[scratch[i]] = offsets.offsets[joined.blocks.size() + i];
+  return out;
+}
+
+}  // namespace
+
+ArenaLayout LayArena(const ExecutionPlan& plan, const ArenaSizes& sizes) {
+  ArenaLayout out = LayBlocks(plan, sizes, sizes.parts);
+  // Larger blocks may lie worse, though no more bytes are alive.
+  if (!sizes.parts.empty() && out.arena_bytes > CheckedRoundUp(out.live_bytes, kAlign)) {
+    ArenaLayout apart = LayBlocks(plan, sizes, {});
+    if (apart.arena_bytes < out.arena_bytes) out = std::move(apart);
+  }
+  VerifyLayout(plan, sizes, out);
   return out;
 }
 

@@ -64,6 +64,22 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
   for (const Storage& s : plan.storages)
     storage_slots_.push_back(
         s.bytes.known() && s.kind == StorageKind::kArena ? add(s.bytes, "a size") : -1);
+  const auto known = [&](SymInt e) {
+    const std::vector<SymInt> needed = e.Symbols();
+    return std::all_of(needed.begin(), needed.end(), [&](SymInt s) {
+      return std::find(symbols_.begin(), symbols_.end(), s) != symbols_.end();
+    });
+  };
+  // They wrap only where the tensors are empty, and are not asked for there.
+  const auto of_part = [&](SymInt e) {
+    const int slot = known(e) ? add(e, "a part") : -1;
+    if (slot >= 0) may_wrap_.back() = 1;
+    return slot;
+  };
+  for (const ExecutionPlan::Part& p : plan.parts) {
+    const int before = of_part(p.bytes_before);
+    part_slots_.emplace_back(before, of_part(p.rows));
+  }
   for (const Step& s : plan.steps) {
     kernel_slots_.emplace_back();
     for (SymInt e : s.symbols) kernel_slots_.back().push_back(add(e, s.name));
@@ -115,33 +131,80 @@ void Binder::AddBounds(const FrameBounds& bounds, std::vector<int64_t>* key) con
   if (any) key->push_back(bounds.bytes);
 }
 
-ArenaLayout Binder::Lay(const std::vector<int64_t>& bytes, const SymBindings& symbols,
-                        const FrameBounds* bounds) const {
-  SymBindings known = symbols;
+void Binder::Lay(const FrameBounds* bounds, Backend& backend, const CallOptions& options,
+                 Binding* b) const {
+  SymBindings known = b->symbols;
   if (bounds)
     for (SymInt s : symbols_)
       if (bounds->most.count(s)) known.erase(s.symbol_name());
-  if (known.size() == symbols.size()) return LayArena(plan_.storages, bytes);
-  try {
-    SizeBounds sizes(facts_, known);
-    for (SymInt s : symbols_)
-      if (const auto it = bounds->most.find(s); it != bounds->most.end())
-        sizes.SetMost(s, it->second);
-    std::vector<int64_t> most = bytes;
-    bool fits = true, at_most = false;
-    for (size_t k = 0; k < bytes.size() && fits; ++k) {
-      if (storage_slots_[k] < 0) continue;
-      most[k] = sizes.Most(plan_.storages[k].bytes, &at_most);
-      fits = most[k] >= bytes[k] && most[k] <= bounds->bytes;
+  if (known.size() != b->symbols.size()) {
+    try {
+      SizeBounds sizes(facts_, known);
+      for (SymInt s : symbols_)
+        if (const auto it = bounds->most.find(s); it != bounds->most.end())
+          sizes.SetMost(s, it->second);
+      std::vector<int64_t> most = b->sizes.blocks;
+      bool fits = true, at_most = false;
+      for (size_t k = 0; k < most.size() && fits; ++k) {
+        if (storage_slots_[k] < 0) continue;
+        const int64_t now = most[k];
+        most[k] = sizes.Most(plan_.storages[k].bytes, &at_most);
+        fits = most[k] >= now && most[k] <= bounds->bytes;
+      }
+      if (fits) {
+        std::vector<int64_t> scratch =
+            ScratchAt([&](SymInt e) { return sizes.Most(e, &at_most); }, backend, options);
+        for (size_t k = 0; k < scratch.size(); ++k)
+          scratch[k] = std::max(scratch[k], b->sizes.scratch[k]);
+        // Places in other blocks are those of the sizes now: nothing lies in another one.
+        ArenaSizes at_most_sizes{std::move(most), std::move(scratch), {}};
+        ArenaLayout frame = LayArena(plan_, at_most_sizes);
+        if (frame.arena_bytes <= bounds->bytes) {
+          b->arena = std::move(frame);
+          b->sizes = std::move(at_most_sizes);
+          return;
+        }
+      }
+    } catch (const UserError&) {
+      // What is more than 64 bits at the most is laid out as it comes.
     }
-    if (fits) {
-      ArenaLayout frame = LayArena(plan_.storages, most);
-      if (frame.arena_bytes <= bounds->bytes) return frame;
-    }
-  } catch (const UserError&) {
-    // What is more than 64 bits at the most is laid out as it comes.
   }
-  return LayArena(plan_.storages, bytes);
+  b->arena = LayArena(plan_, b->sizes);
+}
+
+std::vector<int64_t> Binder::ScratchAt(const Most& most, Backend& backend,
+                                       const CallOptions& options) const {
+  std::vector<int64_t> scratch(plan_.steps.size(), 0);
+  Binding at;
+  std::vector<char> used(plan_.values.size(), 0);  // by a library
+  for (const Step& s : plan_.steps)
+    for (const auto* values : {&s.inputs, &s.outputs})
+      for (int v : *values)
+        if (s.kind == StepKind::kLibrary && v >= 0) used[size_t(v)] = 1;
+  for (size_t v = 0; v < plan_.values.size(); ++v) {
+    at.dims.emplace_back();
+    for (SymInt d : plan_.values[v].shape.dims()) {
+      const int64_t size = used[v] && d.known() ? most(d) : -1;
+      WEFT_CHECK(size < SizeBounds::kNone, kUnsupported,
+                 "data decide the size {} of what a library call takes, and nothing bounds it",
+                 d.ToString());
+      at.dims.back().push_back(size);
+    }
+  }
+  for (const Step& s : plan_.steps) {
+    at.shape_values.emplace_back();
+    if (s.kind != StepKind::kShapeValue || !used[size_t(s.outputs[0])]) continue;
+    for (SymInt e : s.elements) at.shape_values.back().push_back(most(e));
+  }
+  for (size_t k = 0; k < plan_.steps.size(); ++k) {
+    const Step& step = plan_.steps[k];
+    if (step.kind != StepKind::kLibrary) continue;
+    RequestScope::Poll();
+    const auto call =
+        MakeCall(step, RequestOf(step, at, backend.threads(), {}), backend, options, nullptr);
+    if (call) scratch[k] = call->scratch_bytes();
+  }
+  return scratch;
 }
 
 void Binder::CheckInputs(const Binding& b, const std::vector<TensorPtr>& inputs) const {
@@ -238,6 +301,15 @@ std::unique_ptr<PreparedCall> Binder::Prepare(const Step& step, const Binding& b
   return backend.Prepare(step.compute, request);
 }
 
+std::unique_ptr<PreparedCall> Binder::MakeCall(const Step& step, ComputeRequest request,
+                                               Backend& backend, const CallOptions& options,
+                                               int* failed) const {
+  request.options = options;
+  request.backend = &backend;
+  std::unique_ptr<PreparedCall> made = backend.Prepare(step.compute, request);
+  return made ? std::move(made) : MakeKernelCall(request, backend, failed);
+}
+
 std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
   std::vector<int64_t> r(size_t(program_->num_results()));
   std::vector<char> left;
@@ -289,12 +361,10 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
       }
     }
   }
-  std::vector<int64_t> bytes;
-  for (int slot : storage_slots_) bytes.push_back(slot < 0 ? 0 : r[size_t(slot)]);
-  ArenaLayout arena = Lay(bytes, b->symbols, bounds);
-  b->offsets = std::move(arena.offsets);
-  b->live_bytes = arena.live_bytes;
-  b->arena_bytes = arena.arena_bytes;
+  for (int slot : storage_slots_) b->sizes.blocks.push_back(slot < 0 ? 0 : r[size_t(slot)]);
+  for (auto [before, rows] : part_slots_)
+    b->sizes.parts.push_back(
+        before < 0 || rows < 0 ? PartPlace() : PartPlace{r[size_t(before)], r[size_t(rows)] == 1});
   for (size_t k = 0; k < plan_.steps.size(); ++k) {
     const Step& step = plan_.steps[k];
     b->kernel_dims.emplace_back();
@@ -303,21 +373,14 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
     RequestScope::Poll();
     std::shared_ptr<PreparedCall> call;
-    // What bodies move is theirs.
-    if (step.kind != StepKind::kBodies) b->bytes_moved += BytesOf(step, plan_, *b);
     if (step.kind == StepKind::kLibrary) {
-      ComputeRequest request = RequestOf(step, *b, backend.threads(), {});
-      request.options = options;
-      request.backend = &backend;
-      std::unique_ptr<PreparedCall> made = backend.Prepare(step.compute, request);
-      if (!made) made = MakeKernelCall(request, backend, &b->kernels_failed);
+      std::unique_ptr<PreparedCall> made = MakeCall(
+          step, RequestOf(step, *b, backend.threads(), {}), backend, options, &b->kernels_failed);
       if (backend.device())
         call = AsDeviceCall(std::move(made));
       else
         call = AsLibraryCall(std::move(made));
-      if (call)
-        b->scratch_bytes = std::max(b->scratch_bytes, call->scratch_bytes());
-      else
+      if (!call)
         WEFT_LOG(kWarning,
                  "{} is not supported by the library for these dimensions and types, and no kernel "
                  "is generated for it; it runs in the interpreter",
@@ -325,8 +388,13 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     }
     Release(step, call.get());
     b->calls.push_back(call);
+    b->sizes.scratch.push_back(call ? call->scratch_bytes() : 0);
   }
   FindReleased(b.get());
+  Lay(bounds, backend, options, b.get());
+  for (size_t k = 0; k < plan_.steps.size(); ++k)  // what bodies move is theirs
+    if (plan_.steps[k].kind != StepKind::kBodies && !b->arena.left_out[k])
+      b->bytes_moved += BytesOf(plan_.steps[k], plan_, *b);
   return b;
 }
 

@@ -1,6 +1,7 @@
 /// binding.h: a plan at given extents: sizes, offsets, kernel arguments, prepared library calls.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,9 +16,9 @@ namespace weft {
 
 struct Binding {
   std::vector<std::vector<int64_t>> dims;  ///< per value
-  std::vector<int64_t> offsets;            ///< per storage; arena blocks only
-  int64_t live_bytes = 0;                  ///< the most that is needed of the arena at once
-  int64_t arena_bytes = 0, scratch_bytes = 0, bytes_moved = 0;
+  ArenaLayout arena;
+  ArenaSizes sizes;  ///< that it is laid out for
+  int64_t bytes_moved = 0;
   int kernels_failed = 0;                            ///< of those in the place of library calls
   std::vector<std::vector<int64_t>> kernel_dims;     ///< per step
   std::vector<std::shared_ptr<PreparedCall>> calls;  ///< per step: of the kind of the backend
@@ -52,14 +53,25 @@ class Binder {
   std::unique_ptr<PreparedCall> Prepare(const Step& step, const Binding& b, Backend& backend,
                                         const CallOptions& options,
                                         const std::map<int, TensorPtr>& known) const;
+  /// The most that a size is.
+  using Most = std::function<int64_t(SymInt size)>;
+  /// Scratch memory of each step where every size is what `most` says. Calls are made for that, and
+  /// dropped.
+  std::vector<int64_t> ScratchAt(const Most& most, Backend& backend,
+                                 const CallOptions& options) const;
 
  private:
   /// Results of the size program. What is data may have wrapped, as data does;
   /// nothing else may (kOverflow).
   std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
-  /// Where the blocks lie that have these sizes now.
-  ArenaLayout Lay(const std::vector<int64_t>& bytes, const SymBindings& symbols,
-                  const FrameBounds* bounds) const;
+  /// Lays out what has the sizes that `b` says: at the most of what data decide, where `bounds`
+  /// has room for it.
+  void Lay(const FrameBounds* bounds, Backend& backend, const CallOptions& options,
+           Binding* b) const;
+  /// The call of a library step, or a kernel in its place. `failed` counts kernels that could not
+  /// be generated.
+  std::unique_ptr<PreparedCall> MakeCall(const Step& step, ComputeRequest request, Backend& backend,
+                                         const CallOptions& options, int* failed) const;
   /// Gives back the constants that `call` has packed, for now.
   void Release(const Step& step, const PreparedCall* call) const;
   /// Fills in `released`, when all calls are made.
@@ -83,8 +95,9 @@ class Binder {
   std::unique_ptr<SymProgram> program_;
   std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
   std::vector<int> storage_slots_;
-  std::vector<SymInt> results_;  ///< the expression of every slot
-  std::vector<char> may_wrap_;   ///< by slot: nothing but data that wraps as the expression does
+  std::vector<std::pair<int, int>> part_slots_;  ///< of what is in front, and of rows; -1: unknown
+  std::vector<SymInt> results_;                  ///< the expression of every slot
+  std::vector<char> may_wrap_;  ///< by slot: nothing but data that wraps as the expression does
   /// by value: the step that writes it, of those that the host knows
   std::map<int, size_t> shape_steps_;
 };

@@ -144,14 +144,14 @@ class KernelSteps {
       const Value& v = plan_.values[size_t(plan_.output_values[0])];
       staged_bytes_ =
           DTypeBytes(v.dtype, NumElements(binding_->dims[size_t(plan_.output_values[0])]));
-      staged_at_ = CheckedRoundUp(binding_->arena_bytes, kAlign);
+      staged_at_ = CheckedRoundUp(binding_->arena.arena_bytes, kAlign);
     }
     for (const Value& v : plan_.values)
       if (v.constant) Place(v, backend);
   }
 
   int64_t scratch_bytes() const {
-    return std::max(binding_->arena_bytes, CheckedAdd(staged_at_, staged_bytes_));
+    return std::max(binding_->arena.arena_bytes, CheckedAdd(staged_at_, staged_bytes_));
   }
   /// launch(step, buffers, dims) for each; copy(to, from, bytes) of what was made beside its place.
   template <class Launch, class Copy>
@@ -195,11 +195,12 @@ class KernelSteps {
       else if (s.kind == StorageKind::kOutput)
         base[k] = s.number == 0 && staged ? staged : outputs[s.number];
       else if (s.kind == StorageKind::kArena)
-        base[k] = static_cast<char*>(scratch) + binding_->offsets[k];
+        base[k] = static_cast<char*>(scratch) + binding_->arena.offsets[k];
     }
     for (const auto& [storage, place] : constants_) base[size_t(storage)] = place.get();
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
       const Step& step = plan_.steps[k];
+      if (binding_->arena.left_out[k]) continue;
       buffers.clear();
       for (const auto* list : {&step.inputs, &step.outputs})
         for (int v : *list)

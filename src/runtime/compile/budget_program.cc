@@ -164,6 +164,7 @@ class BudgetProgram final : public Program::Impl {
       outer_.arena_bytes = in.arena_bytes;
       outer_.live_bytes = in.live_bytes;
       outer_.bytes_moved = in.bytes_moved;
+      outer_.tensor_bytes = in.tensor_bytes;
       outer_.scratch_bytes = in.scratch_bytes;
       outer_.output_bytes = in.output_bytes;
       outer_.inside_bytes = in.inside_bytes;

@@ -14,9 +14,9 @@ PredictedArena PredictArena(Graph graph, const CompileOptions& options,
   CheckEffects(graph);
   MarkState(graph);
   const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
-  const Target target = backend->target();
-  WEFT_CHECK(target.traits().kernels, kUnsupported, "the backend {} plans nothing", name);
-  const ArenaParts parts = PredictParts(planned.graph, target, bindings, nullptr);
+  WEFT_CHECK(backend->target().traits().kernels, kUnsupported, "the backend {} plans nothing",
+             name);
+  const ArenaParts parts = PredictParts(planned.graph, *backend, options.calls, bindings, nullptr);
   return {parts.sum(), parts.at_most};
 }
 

@@ -34,7 +34,7 @@ class PlanReport {
       r_.at_step = int(most - r_.live.begin());
       r_.bound_bytes = *most;
     }
-    r_.arena_bytes = b_.arena_bytes;
+    r_.arena_bytes = b_.arena.arena_bytes;
     r_.peak_bytes = CheckedAdd(r_.arena_bytes, r_.output_bytes);
     r_.floor_bytes = CheckedAdd(LargestStep(), r_.output_bytes);
     std::stable_sort(
@@ -67,34 +67,32 @@ class PlanReport {
     }
   }
   void AddBlocks() {
-    struct Ends {
-      NodePtr writer, reader;
-    };
-    std::vector<Ends> ends(plan_.storages.size());
+    std::vector<NodePtr> writer(plan_.storages.size()), reader(plan_.storages.size());
     for (const Step& s : plan_.steps) {
       const auto of = [&](int v) { return size_t(plan_.values[size_t(v)].storage); };
       for (int v : s.inputs)
-        if (v >= 0) ends[of(v)].reader = s.node;
+        if (v >= 0) reader[of(v)] = s.node;
       for (int v : s.outputs)
-        if (v >= 0 && !ends[of(v)].writer) ends[of(v)].writer = s.node;
+        if (v >= 0 && !writer[of(v)]) writer[of(v)] = s.node;
     }
-    std::vector<int64_t> sizes(plan_.storages.size(), 0);
-    for (size_t v = 0; v < plan_.values.size(); ++v) {
-      int64_t& size = sizes[size_t(plan_.values[v].storage)];
-      size = std::max(size, BytesOf(int(v)));
-    }
-    for (size_t k = 0; k < plan_.storages.size(); ++k) {
-      const Storage& s = plan_.storages[k];
-      if (s.kind != StorageKind::kArena || !ends[k].writer) continue;
-      const NodePtr& reader = ends[k].reader;
+    for (const ArenaBlock& block : b_.arena.blocks) {
+      NodePtr by, last;
+      for (const int s : block.storages) {
+        if (!by) by = writer[size_t(s)];
+        const NodePtr& r = reader[size_t(s)];
+        if (r && (!last || StepOf(r) > StepOf(last))) last = r;
+      }
       const std::string why =
-          !reader ? "nothing reads it"
-                  : fmt::format("read by '{}' at step {}", UserName(reader), StepOf(reader));
-      r_.blocks.push_back({UserName(ends[k].writer), MemoryKind::kArena, sizes[k], b_.offsets[k],
-                           s.begin, s.end, why});
-      for (int step = s.begin; step < std::min(s.end, int(r_.live.size())); ++step)
-        r_.live[size_t(step)] = CheckedAdd(r_.live[size_t(step)], sizes[k]);
+          !last ? "nothing reads it"
+                : fmt::format("read by '{}' at step {}", UserName(last), StepOf(last));
+      AddAlive({by ? UserName(by) : "", MemoryKind::kArena, block.bytes, block.offset, block.begin,
+                block.end, why});
     }
+  }
+  void AddAlive(MemoryHolder holder) {
+    for (int step = holder.begin; step < std::min(holder.end, int(r_.live.size())); ++step)
+      r_.live[size_t(step)] = CheckedAdd(r_.live[size_t(step)], holder.bytes);
+    r_.blocks.push_back(std::move(holder));
   }
   int StepOf(const NodePtr& n) const {
     const auto it = step_of_.find(n->id());
@@ -102,13 +100,12 @@ class PlanReport {
   }
   void AddScratch() {
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
-      const int64_t bytes = b_.calls[k] ? b_.calls[k]->scratch_bytes() : 0;
-      const int step = StepOf(plan_.steps[k].node);
-      if (bytes <= 0 || step < 0) continue;
+      const int64_t bytes = b_.sizes.scratch[k];
+      if (bytes == 0) continue;
+      const Step& step = plan_.steps[k];
       r_.scratch_bytes = std::max(r_.scratch_bytes, bytes);
-      r_.live[size_t(step)] = CheckedAdd(r_.live[size_t(step)], bytes);
-      r_.blocks.push_back({UserName(plan_.steps[k].node), MemoryKind::kScratch, bytes, -1, step,
-                           step + 1, "while it runs"});
+      AddAlive({UserName(step.node), MemoryKind::kScratch, bytes, b_.arena.scratch_at[k], step.at,
+                step.at + 1, "while it runs"});
     }
   }
   /// Operands and results in the arena, each block once, and scratch.
@@ -116,7 +113,7 @@ class PlanReport {
     int64_t largest = 0;
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
       const Step& s = plan_.steps[k];
-      int64_t bytes = b_.calls[k] ? b_.calls[k]->scratch_bytes() : 0;
+      int64_t bytes = b_.sizes.scratch[k];
       std::map<int, int64_t> blocks;
       const auto add = [&](int v) {
         if (v < 0) return;

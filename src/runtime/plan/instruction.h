@@ -27,6 +27,7 @@ enum class StepKind : uint8_t { kKernel, kLibrary, kInterpreter, kShapeValue, kC
 struct Step {
   StepKind kind = StepKind::kKernel;
   NodePtr node;
+  int at = 0;               ///< its place in the order, which lives of storages count
   std::string name;         ///< what profiles show: the user's nodes
   std::vector<int> inputs;  ///< values; -1: absent
   std::vector<int> outputs;
@@ -54,6 +55,14 @@ struct ExecutionPlan {
   std::vector<bool> written;                     ///< variables
   size_t num_fed() const { return input_values.size() - variables.size(); }
   std::vector<int> copies;  ///< outputs copied at the end
+  /// StoragePart, by the step that it is of; in the order of steps.
+  struct Part {
+    size_t step = 0;
+    int part = -1, whole = -1;  ///< storages
+    SymInt bytes_before, rows;
+    bool copies = true;
+  };
+  std::vector<Part> parts;
 };
 
 /// The tensor as it lies in another layout; itself where that is the same.
@@ -68,5 +77,7 @@ bool IsPlanned(const Graph& graph);
 /// Builds the plan of a graph that went through the pipeline. Throws kUnsupported naming every
 /// node nothing can run.
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend);
+/// The same of a graph whose kernels are not compiled: of what it takes, not to be run.
+ExecutionPlan MakePlanWithoutCode(const Graph& graph, Backend& backend);
 
 }  // namespace weft

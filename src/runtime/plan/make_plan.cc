@@ -25,8 +25,9 @@ namespace {
 
 class PlanMaker {
  public:
-  PlanMaker(const Graph& g, Backend& backend)
+  PlanMaker(const Graph& g, Backend& backend, bool code)
       : g_(g),
+        code_(code),
         backend_(backend),
         target_(backend.target()),
         storage_(g.GetAttr<StoragePlan>("storage")),
@@ -45,11 +46,15 @@ class PlanMaker {
       plan_.fed.push_back(p->attrs.name);
     }
     TakeVariables();
-    for (NodeId id : g_.GetAttr<Order>("order").nodes) {
+    const std::vector<NodeId>& order = g_.GetAttr<Order>("order").nodes;
+    for (size_t at = 0; at < order.size(); ++at) {
       RequestScope::Poll();  // code is loaded
-      AddSteps(g_.node(id));
+      const size_t first = plan_.steps.size();
+      AddSteps(g_.node(order[at]));
+      for (size_t k = first; k < plan_.steps.size(); ++k) plan_.steps[k].at = int(at);
     }
     for (const NodeEntry& e : g_.outputs) plan_.output_values.push_back(ValueOf(e));
+    TakeParts();
     WEFT_CHECK(unsupported_.empty(), kUnsupported, "backend '{}' cannot run {} nodes:{}",
                backend_.name(), unsupported_.size(), "\n  " + Join(unsupported_, "\n  "));
     return std::move(plan_);
@@ -69,6 +74,16 @@ class PlanMaker {
         const auto it = std::find(variables.begin(), variables.end(), v);
         if (it != variables.end()) plan_.written[size_t(it - variables.begin())] = true;
       }
+  }
+  void TakeParts() {
+    std::unordered_map<NodeId, size_t> step_of;
+    for (size_t k = 0; k < plan_.steps.size(); ++k) step_of[plan_.steps[k].node->id()] = k;
+    for (const StoragePart& p : storage_.parts) {
+      const auto it = step_of.find(p.node);
+      if (it == step_of.end()) continue;  // what it gives is known
+      if (!plan_.steps[it->second].commits.empty()) continue;
+      plan_.parts.push_back({it->second, p.part, p.whole, p.bytes_before, p.rows, p.copies});
+    }
   }
   bool ShowsInput(NodePtr n) const { return view_.get(n->op(), false) || IsOp(n, builtin::kRead); }
   bool SameBlock(const NodeEntry& a, const NodeEntry& b) const {
@@ -159,6 +174,10 @@ class PlanMaker {
   }
   bool ChooseKernel(NodePtr n, Step* step) {
     const LoweredKernel* k = kernels_ ? kernels_->find(n) : nullptr;
+    if (k && !code_) {
+      step->kind = StepKind::kKernel;
+      return true;
+    }
     const CompiledKernels* c = rtc_ ? rtc_->find(n) : nullptr;
     if (!k || !c || c->size() != k->Kernels().size()) return false;
     if (!backend_.host() && !backend_.device()) return false;  // it runs no kernels
@@ -253,6 +272,7 @@ class PlanMaker {
   }
 
   const Graph& g_;
+  const bool code_;
   Backend& backend_;
   const Target target_;
   const StoragePlan& storage_;
@@ -290,7 +310,10 @@ bool HasRegions(const Graph& graph) {
 bool IsPlanned(const Graph& graph) { return HasPlan(graph) || HasRegions(graph); }
 
 ExecutionPlan MakePlan(const Graph& graph, Backend& backend) {
-  return PlanMaker(graph, backend).Run();
+  return PlanMaker(graph, backend, true).Run();
+}
+ExecutionPlan MakePlanWithoutCode(const Graph& graph, Backend& backend) {
+  return PlanMaker(graph, backend, false).Run();
 }
 
 }  // namespace weft

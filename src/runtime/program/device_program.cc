@@ -104,7 +104,7 @@ class DeviceProgram final : public PlannedProgram {
     };
     /// Runs at the same places.
     struct Placed {
-      /// Of all storages, scratch memory and flags, in the last of them.
+      /// Of all storages, the arena and flags, in the last of them.
       std::vector<void*> places;
       int runs = 0;  ///< with these places
       std::vector<Segment> segments;
@@ -203,7 +203,7 @@ class DeviceProgram final : public PlannedProgram {
       const size_t n = FillBuffers(step, s);
       s.session->CountGiven();
       static_cast<const DeviceCall&>(*b.calls[k])
-          .Enqueue(s.stream(), s.buffers.data(), s.buffers.data() + n, s.scratch);
+          .Enqueue(s.stream(), s.buffers.data(), s.buffers.data() + n, Scratch(s, k));
     } else if (step.kind == StepKind::kShapeValue) {
       const int v = step.outputs[0];
       const TensorPtr t = ShapeValue(k, b);
@@ -429,7 +429,7 @@ class DeviceProgram final : public PlannedProgram {
   /// states swap; a program by itself has one, and follows it.
   DeviceState::Placed& RunsHere(DeviceState& s) const {
     std::vector<void*> places = s.base;
-    places.push_back(s.scratch);
+    places.push_back(s.frame);
     places.push_back(s.flags);
     std::vector<DeviceState::Placed>& all = RunsLike(s).placed;
     auto it = std::find_if(all.begin(), all.end(),

@@ -59,13 +59,14 @@ class HostProgram final : public PlannedProgram {
       it->second.TakeTimes(&static_cast<HostState&>(s).bodies, in, times);
   }
 
-  int64_t PrepareCalls(PlannedState& s, const std::vector<TensorPtr>& inputs) const override {
+  const ArenaLayout* PrepareCalls(PlannedState& s,
+                                  const std::vector<TensorPtr>& inputs) const override {
     SteadyCalls& calls = static_cast<HostState&>(s).steady;
     s.packs += calls.Update(steady_, plan_, s.binding, inputs,
                             [&](size_t k, const std::map<int, TensorPtr>& known) {
                               return PrepareCall(plan_.steps[k], s, known);
                             });
-    return calls.scratch_bytes();
+    return &calls.layout();
   }
 
   void Begin(PlannedState& s, const std::vector<TensorPtr>& inputs,
@@ -196,6 +197,7 @@ class HostProgram final : public PlannedProgram {
       int64_t memory = 0;
       for (size_t k = 0; k < plan.steps.size(); ++k) {
         const Step& step = plan.steps[k];
+        if (s_.layout->left_out[k]) continue;
         Call call{k, nullptr, nullptr, arguments_.size(), 0, {}};
         const bool plain = step.commits.empty() && !step.has_flag;
         if (plain && step.kind == StepKind::kKernel) call.kernel = step.launcher.get();
@@ -248,7 +250,7 @@ class HostProgram final : public PlannedProgram {
         if (c.kernel)
           c.kernel->Launch(arguments, s_.binding->kernel_dims[c.step].data());
         else if (c.library)
-          c.library->Run(arguments, arguments_.data() + c.results, s_.scratch);
+          c.library->Run(arguments, arguments_.data() + c.results, Scratch(s_, c.step));
         else
           program_.Execute(program_.plan_.steps[c.step], c.step, s_);
       }
@@ -358,7 +360,7 @@ class HostProgram final : public PlannedProgram {
         if (!call)
           return InterpretHere(step, s);  // refused for these extents or types; Binder said so
         const size_t n = FillBuffers(step, s);
-        call->Run(s.buffers.data(), s.buffers.data() + n, s.scratch);
+        call->Run(s.buffers.data(), s.buffers.data() + n, Scratch(s, k));
         return;
       }
       case StepKind::kShapeValue: {

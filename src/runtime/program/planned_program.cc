@@ -68,16 +68,14 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   }
   const Binding& b = *s.binding;
   binder_->CheckInputs(b, inputs);
-  s.scratch_at = (b.arena_bytes + 63) / 64 * 64;
-  int64_t scratch_bytes = b.scratch_bytes;
-  if (has_own_calls_) scratch_bytes = std::max(scratch_bytes, PrepareCalls(s, inputs));
-  s.frame_bytes = std::max<int64_t>(s.scratch_at + scratch_bytes, 64);
-  s.arena_bytes = b.arena_bytes;
-  s.live_bytes = b.live_bytes;
+  s.layout = has_own_calls_ ? PrepareCalls(s, inputs) : &b.arena;
+  s.arena_bytes = s.layout->arena_bytes;
+  s.live_bytes = s.layout->live_bytes;
+  s.tensor_bytes = s.layout->tensor_bytes;
+  s.scratch_bytes = s.layout->scratch_bytes;
   s.inside_bytes = 0;
   s.bytes_moved = b.bytes_moved;
   s.kernels_failed = b.kernels_failed;
-  s.scratch_bytes = scratch_bytes;
   s.output_bytes = 0;
   for (size_t i = 0; i < outputs->size(); ++i) {
     const int v = plan_.output_values[i];
@@ -92,17 +90,18 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   s.base.resize(plan_.storages.size());
   try {
     if (!s.arena) s.arena = std::make_shared<Arena>();
-    if (!s.arena->Fits(s.frame_bytes)) Wait(s);  // for runs that were started before
+    if (!s.arena->Fits(FrameBytes(s))) Wait(s);  // for runs that were started before
     PlaceFrame(s);
     Begin(s, inputs, *outputs);
     RunSteps(s);
     return End(s, *outputs, later);
   } catch (Error& e) {
     if (e.code() == ErrorCode::kOutOfMemory && e.hint().empty())
-      e.SetHint(fmt::format(
-          "at these dimensions the plan needs {} for tensors, {} of them at once, and {} for "
-          "library calls",
-          FormatBytes(b.arena_bytes), FormatBytes(b.live_bytes), FormatBytes(scratch_bytes)));
+      e.SetHint(
+          fmt::format("at these dimensions the plan needs {}, {} at once: tensors take up to {} of "
+                      "them, library calls up to {}",
+                      FormatBytes(s.arena_bytes), FormatBytes(s.live_bytes),
+                      FormatBytes(s.tensor_bytes), FormatBytes(s.scratch_bytes)));
     Abandon(s);
     throw;
   } catch (...) {
@@ -112,11 +111,10 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
 }
 
 char* PlannedProgram::PlaceFrame(PlannedState& s) const {
-  char* const arena = s.arena->Reserve(*backend_, s.frame_bytes);
-  s.scratch = arena + s.scratch_at;
+  s.frame = s.arena->Reserve(*backend_, FrameBytes(s));
   for (size_t k = 0; k < plan_.storages.size(); ++k)
-    if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = arena + s.binding->offsets[k];
-  return arena;
+    if (plan_.storages[k].kind == StorageKind::kArena) s.base[k] = s.frame + s.layout->offsets[k];
+  return s.frame;
 }
 
 std::shared_ptr<Tensor> PlannedProgram::NewResult(PlannedState& s, size_t index, DType dtype,
@@ -130,6 +128,7 @@ void PlannedProgram::RunSteps(PlannedState& s, size_t begin, size_t end) const {
   for (size_t k = begin; k < end; ++k) {
     const Step& step = plan_.steps[k];
     RequestScope::Poll();
+    if (s.layout->left_out[k]) continue;
     if (!s.is_profiled) {
       Execute(step, k, s);
       continue;
@@ -201,7 +200,7 @@ MemoryReport PlannedProgram::Report(const std::vector<TensorPtr>& tensors) const
   const WeightBytes held = weights();
   r.constant_bytes = held.constants;
   r.packed_bytes = held.packed;
-  const ArenaParts parts = PredictParts(graph_, backend_->target(), b->symbols, &r);
+  const ArenaParts parts = PredictBodies(graph_, *backend_, call_options_, b->symbols, &r);
   r.arena_bytes = CheckedAdd(r.arena_bytes, parts.inside);
   r.peak_bytes = CheckedAdd(r.peak_bytes, parts.inside);
   r.at_most = parts.at_most;

@@ -2,6 +2,7 @@
 /// Private to the runtime.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,10 +49,10 @@ class PlannedProgram : public Program::Impl {
   struct PlannedState : State {
     std::vector<int64_t> key;
     std::shared_ptr<const Binding> binding;
-    int64_t scratch_at = 0, frame_bytes = 0;  ///< in the arena
-    char* scratch = nullptr;
-    std::vector<void*> base, buffers;  ///< per storage; arguments of one step
-    std::vector<TimedStep> timed;      ///< per step, of profiled runs
+    const ArenaLayout* layout = nullptr;  ///< the binding's, or of the session's own calls
+    char* frame = nullptr;                ///< where that is
+    std::vector<void*> base, buffers;     ///< per storage; arguments of one step
+    std::vector<TimedStep> timed;         ///< per step, of profiled runs
   };
 
   PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
@@ -72,9 +73,10 @@ class PlannedProgram : public Program::Impl {
   }
 
   /// Where has_own_calls_, when the binding of a run is known: library calls of the session's own.
-  /// Gives the scratch memory that they need.
-  virtual int64_t PrepareCalls(PlannedState&, const std::vector<TensorPtr>& /*inputs*/) const {
-    return 0;
+  /// Gives the layout with the scratch memory that they need.
+  virtual const ArenaLayout* PrepareCalls(PlannedState& s,
+                                          const std::vector<TensorPtr>& /*inputs*/) const {
+    return &s.binding->arena;
   }
   /// As Binder::Prepare, for the run's binding.
   std::unique_ptr<PreparedCall> PrepareCall(const Step& step, const PlannedState& s,
@@ -105,11 +107,18 @@ class PlannedProgram : public Program::Impl {
   /// A run has failed.
   virtual void Abandon(PlannedState&) const {}
 
+  static int64_t FrameBytes(const PlannedState& s) {
+    return std::max<int64_t>(s.layout->arena_bytes, 64);
+  }
   /// Points to the arena, of the size that the binding needs. Gives where it begins.
   char* PlaceFrame(PlannedState& s) const;
   void Execute(const Step& step, size_t k, PlannedState& s) const;
   void* Pointer(const PlannedState& s, int value) const {
     return value < 0 ? nullptr : s.base[size_t(plan_.values[size_t(value)].storage)];
+  }
+  /// Of step k.
+  static void* Scratch(const PlannedState& s, size_t k) {
+    return s.frame + s.layout->scratch_at[k];
   }
   int64_t BytesOf(const Binding& b, int value) const {
     return DTypeBytes(plan_.values[size_t(value)].dtype, NumElements(b.dims[size_t(value)]));

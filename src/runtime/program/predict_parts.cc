@@ -7,7 +7,7 @@
 #include <map>
 
 #include "program_impl.h"
-#include "runtime/binding/arena.h"
+#include "runtime/binding/binding.h"
 #include "runtime/binding/size_limits.h"
 #include "runtime/memory/plan_report.h"
 #include "runtime/plan/instruction.h"
@@ -60,8 +60,13 @@ class Sizes : public SizeBounds {
 class Predictor {
  public:
   /// `report`: as PredictParts takes it.
-  Predictor(const Target& target, const SymBindings& bindings, MemoryReport* report = nullptr)
-      : target_(target), bindings_(bindings), report_(report) {}
+  Predictor(Backend& backend, const CallOptions& calls, const SymBindings& bindings,
+            MemoryReport* report)
+      : backend_(backend),
+        calls_(calls),
+        target_(backend.target()),
+        bindings_(bindings),
+        report_(report) {}
 
   /// `limits`: of sizes around, where the graph is a body.
   /// `outermost`: its regions are reported.
@@ -75,22 +80,45 @@ class Predictor {
     sizes.Limit(UnbackedSizes(g));
     return HasPlan(g) ? OfPlan(g, &sizes) : OfRegions(g, &sizes, outermost);
   }
+  ArenaParts OfAllBodies(const Graph& g) const {
+    ArenaParts out;
+    const std::vector<NodePtr> order = g.TopoOrder();
+    if (std::none_of(order.begin(), order.end(),
+                     [&](const NodePtr& n) { return RunsBodies(target_, n); }))
+      return out;
+    Sizes sizes(g.AttrOr<Facts>("facts"), bindings_, report_ ? &report_->unbounded : nullptr);
+    sizes.Limit(UnbackedSizes(g));
+    for (const NodePtr& n : order) out.Larger(OfBodies(g, n, &sizes, true));
+    return out;
+  }
 
  private:
   ArenaParts OfPlan(const Graph& g, Sizes* sizes) const {
     ArenaParts out;
-    const StoragePlan& plan = g.GetAttr<StoragePlan>("storage");
+    const EntryMap<int>& of = g.GetAttr<StoragePlan>("storage").of;
+    const ExecutionPlan plan = MakePlanWithoutCode(g, backend_);
     std::vector<NodePtr> writers(plan.storages.size());
     for (const NodePtr& n : g.TopoOrder())
       for (uint32_t i = 0; i < n->num_outputs(); ++i)
-        if (const int* s = plan.of.find(NodeEntry(n, i)); s && *s >= 0) writers[size_t(*s)] = n;
+        if (const int* s = of.find(NodeEntry(n, i)); s && *s >= 0) writers[size_t(*s)] = n;
     std::vector<int64_t> bytes;
     for (size_t k = 0; k < plan.storages.size(); ++k) {
       const Storage& s = plan.storages[k];
       const bool placed = s.kind == StorageKind::kArena;
       bytes.push_back(placed ? sizes->Most(s.bytes, writers[k], &out.at_most) : 0);
     }
-    out.arena = LayArena(plan.storages, bytes).arena_bytes;
+    const auto most = [&](SymInt e) { return sizes->SizeBounds::Most(e, &out.at_most); };
+    const std::vector<int64_t> scratch =
+        Binder(plan, g.AttrOr<Facts>("facts")).ScratchAt(most, backend_, calls_);
+    ArenaSizes laid{std::move(bytes), scratch, {}};
+    bool at_most = out.at_most;
+    for (const ExecutionPlan::Part& p : plan.parts) {
+      const auto most_of = [&](SymInt e) { return sizes->SizeBounds::Most(e, &at_most); };
+      laid.parts.push_back({most_of(p.bytes_before), most_of(p.rows) == 1});
+    }
+    // Which blocks lie in others then is not known; no run takes more than with none that does.
+    if (at_most) laid.parts.clear();
+    out.arena = LayArena(plan, laid).arena_bytes;
     for (const NodePtr& n : g.TopoOrder()) out.Larger(OfBodies(g, n, sizes, true));
     return out;
   }
@@ -213,7 +241,9 @@ class Predictor {
     return before == 1;
   }
 
-  const Target& target_;
+  Backend& backend_;
+  const CallOptions& calls_;
+  const Target target_;
   const SymBindings& bindings_;
   MemoryReport* const report_;
 };
@@ -228,9 +258,14 @@ void ArenaParts::Larger(const ArenaParts& other) {
   at_most = at_most || other.at_most;
 }
 
-ArenaParts PredictParts(const Graph& planned, const Target& target, const SymBindings& bindings,
-                        MemoryReport* report) {
-  return Predictor(target, bindings, report).Of(planned, {}, report != nullptr);
+ArenaParts PredictParts(const Graph& planned, Backend& backend, const CallOptions& calls,
+                        const SymBindings& bindings, MemoryReport* report) {
+  return Predictor(backend, calls, bindings, report).Of(planned, {}, report != nullptr);
+}
+
+ArenaParts PredictBodies(const Graph& planned, Backend& backend, const CallOptions& calls,
+                         const SymBindings& bindings, MemoryReport* report) {
+  return Predictor(backend, calls, bindings, report).OfAllBodies(planned);
 }
 
 }  // namespace weft

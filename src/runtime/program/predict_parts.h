@@ -19,7 +19,10 @@ struct ArenaParts {
 /// `report`: blocks for what each region of the graph takes, and for the tensors between them, and
 /// values that nothing bounds. Null: such a value throws kUnsupported. Throws kBadBinding for a
 /// symbol without a value.
-ArenaParts PredictParts(const Graph& planned, const Target& target, const SymBindings& bindings,
-                        MemoryReport* report);
+ArenaParts PredictParts(const Graph& planned, Backend& backend, const CallOptions& calls,
+                        const SymBindings& bindings, MemoryReport* report);
+/// What the bodies of a plan take, alone.
+ArenaParts PredictBodies(const Graph& planned, Backend& backend, const CallOptions& calls,
+                         const SymBindings& bindings, MemoryReport* report);
 
 }  // namespace weft

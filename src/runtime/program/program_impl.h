@@ -38,7 +38,7 @@ struct ProgramState {
   virtual ~ProgramState() = default;
   std::shared_ptr<Arena> arena;  ///< null: one of its own, when it runs
   int64_t arena_bytes = 0, live_bytes = 0, bytes_moved = 0;
-  int64_t scratch_bytes = 0, output_bytes = 0;
+  int64_t tensor_bytes = 0, scratch_bytes = 0, output_bytes = 0;
   int64_t budget_bytes = -1;  ///< -1: there is none
   bool budget_met = true;
   size_t way = 0;  ///< of a program with a budget

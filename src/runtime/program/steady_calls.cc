@@ -77,12 +77,17 @@ int64_t SteadyCalls::Update(const SteadySteps& steady, const ExecutionPlan& plan
       const Tensor& t = *inputs[steady.inputs_[i]];
       kept.seen[i] = {t.data(), t.version()};
     }
-  kept.scratch_bytes = 0;
+  std::vector<int64_t> scratch = binding->sizes.scratch;
   calls_.assign(plan.steps.size(), nullptr);
   for (size_t k = 0; k < steady.steps_.size(); ++k) {
     calls_[steady.steps_[k].step] = kept.calls[k].get();
-    if (kept.calls[k])
-      kept.scratch_bytes = std::max(kept.scratch_bytes, kept.calls[k]->scratch_bytes());
+    if (kept.calls[k]) scratch[steady.steps_[k].step] = kept.calls[k]->scratch_bytes();
+  }
+  if (scratch != kept.scratch) {
+    ArenaSizes sizes = binding->sizes;
+    sizes.scratch = scratch;
+    kept.layout = scratch == binding->sizes.scratch ? binding->arena : LayArena(plan, sizes);
+    kept.scratch = std::move(scratch);
   }
   return packs;
 }

@@ -44,7 +44,8 @@ class SteadyCalls {
                  const std::vector<TensorPtr>& inputs, const Prepare& prepare);
   /// Of a step, after Update; null: that of the binding.
   const LibraryCall* Find(size_t step) const { return calls_.empty() ? nullptr : calls_[step]; }
-  int64_t scratch_bytes() const { return kept_.empty() ? 0 : kept_.front().scratch_bytes; }
+  /// The binding's, with the scratch memory of these calls; after Update.
+  const ArenaLayout& layout() const { return kept_.front().layout; }
 
  private:
   struct Content {
@@ -57,7 +58,8 @@ class SteadyCalls {
     std::shared_ptr<const Binding> binding;
     std::vector<Content> seen;                        ///< by steady input
     std::vector<std::unique_ptr<LibraryCall>> calls;  ///< by steady step; null: refused
-    int64_t scratch_bytes = 0;
+    std::vector<int64_t> scratch;  ///< by step of the plan: what the layout is for
+    ArenaLayout layout;
   };
   static constexpr size_t kMaxKept = 4;
   std::vector<Kept> kept_;                 ///< the last one used is the first

@@ -73,7 +73,7 @@ class RegionProgram final : public Program::Impl {
   }
 
   MemoryReport Report(const std::vector<TensorPtr>& tensors) const override {
-    return ReportRegions(*this, backend_->target(), tensors);
+    return ReportRegions(*this, *backend_, tensors);
   }
 
   std::unique_ptr<State> NewState() const override {
@@ -100,6 +100,7 @@ class RegionProgram final : public Program::Impl {
     s.kept.resize(constants_.size());
     s.blocks.resize(constants_.size());
     s.arena_bytes = s.live_bytes = s.inside_bytes = s.bytes_moved = 0;
+    s.tensor_bytes = s.scratch_bytes = 0;
     s.tensors = s.most_tensors = 0;
     s.kernels_failed = 0;
     s.ahead = found_.At(inputs, s.bounds, &s.last);
@@ -365,6 +366,8 @@ class RegionProgram final : public Program::Impl {
     s.arena_bytes = std::max(s.arena_bytes, state.arena_bytes);
     s.inside_bytes = std::max(s.inside_bytes, state.inside_bytes);
     s.live_bytes = std::max(s.live_bytes, state.live_bytes);
+    s.tensor_bytes = std::max(s.tensor_bytes, state.tensor_bytes);
+    s.scratch_bytes = std::max(s.scratch_bytes, state.scratch_bytes);
     s.bytes_moved += state.bytes_moved;
     s.kernels_failed += state.kernels_failed;
   }

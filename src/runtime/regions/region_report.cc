@@ -27,7 +27,7 @@ int64_t ConstantBytes(const Graph& g, std::set<const void*>* seen) {
 
 }  // namespace
 
-MemoryReport ReportRegions(const Program::Impl& program, const Target& target,
+MemoryReport ReportRegions(const Program::Impl& program, Backend& backend,
                            const std::vector<TensorPtr>& tensors) {
   const Graph& g = program.graph_;
   MemoryReport r;
@@ -40,7 +40,7 @@ MemoryReport ReportRegions(const Program::Impl& program, const Target& target,
         bindings[spec.shape[d].symbol_name()] = tensors[i]->dims()[size_t(d)];
     (i < fed ? r.input_bytes : r.variable_bytes) += tensors[i]->num_bytes();
   }
-  const ArenaParts parts = PredictParts(g, target, bindings, &r);
+  const ArenaParts parts = PredictParts(g, backend, program.call_options_, bindings, &r);
   r.arena_bytes = parts.sum();
   r.at_most = parts.at_most;
   std::set<const void*> seen;

@@ -8,7 +8,7 @@
 namespace weft {
 
 /// Each region is a block, and so is what they give each other. `tensors`: Program::Impl::Report.
-MemoryReport ReportRegions(const Program::Impl& program, const Target& target,
+MemoryReport ReportRegions(const Program::Impl& program, Backend& backend,
                            const std::vector<TensorPtr>& tensors);
 
 }  // namespace weft

@@ -132,6 +132,8 @@ void Session::Initialise() {
 }
 
 int64_t Session::live_bytes() const { return state_->live_bytes; }
+int64_t Session::tensor_bytes() const { return state_->tensor_bytes; }
+int64_t Session::scratch_bytes() const { return state_->scratch_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes + state_->inside_bytes; }
 SessionMemory Session::memory() const {
   const ProgramState& s = *state_;

@@ -30,12 +30,25 @@ struct Storage {
   int begin = 0, end = 0;  ///< half-open steps of the order in which its content matters
 };
 
+/// A block of the arena that may lie in another one, where the sizes of a run allow it and its
+/// memory does not grow (src/runtime/binding/join_blocks.h).
+struct StoragePart {
+  NodeId node = 0;            ///< by whose step: FAlias, or a result as small as an operand
+  int part = -1, whole = -1;  ///< storages
+  SymInt bytes_before;        ///< of the part in the whole
+  SymInt rows;                ///< only where it is 1
+  /// The node only copies: with all of its parts where they belong its step is left out. Else it
+  /// reads the whole for the last time, and may write over it.
+  bool copies = true;
+};
+
 struct StoragePlan {
   std::vector<Storage> storages;
   EntryMap<int> of;  ///< storage of an entry; absent: nothing reads it as a tensor
   /// outputs (by number) whose entry lives elsewhere and is copied at the end
   std::vector<int> copies;
-  int aliased = 0, in_place = 0;  ///< entries that share their producer's block
+  std::vector<StoragePart> parts;  ///< in the order of their steps, those of a node together
+  int aliased = 0, in_place = 0;   ///< entries that share their producer's block
 };
 
 /// Follows the plan step by step and throws kInternal when a step would read a block that another

@@ -12,9 +12,10 @@ struct PredictedArena {
   bool at_most = false;
 };
 
-/// Bytes of intermediate results (Session::arena_bytes) of a run of Compile(graph, options) at
-/// these extents, those of bodies and regions too: the passes are those of the program, but no
-/// kernel is compiled. Throws as Compile does, kUnsupported where data decide a size that has no
+/// Session::arena_bytes of a run of Compile(graph, options) at these extents, those of bodies and
+/// regions too: the passes are those of the program and its library calls are made, but no kernel
+/// is compiled. Where operands are steady, or calls are tuned, a run may take other scratch memory.
+/// Throws as Compile does, kUnsupported where data decide a size that has no
 /// bound, and kBadBinding for a symbol without a value.
 WEFT_API PredictedArena PredictArena(Graph graph, const CompileOptions& options,
                                      const SymBindings& bindings);

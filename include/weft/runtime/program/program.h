@@ -229,13 +229,18 @@ class WEFT_API Session {
   /// the interpreter. A run that is cancelled throws kCancelled, one that goes on past
   /// Limits::deadline_s kLimit; the session stays good.
   void set_cancel(CancelToken token) { cancel_ = std::move(token); }
-  /// What the last run took for intermediate results: those of bodies and between regions, states
-  /// of loops that swap, and slices before they are stacked, too; without what library calls take.
+  /// What the last run took beside inputs, variables and results: intermediate results, those of
+  /// bodies and between regions, states of loops that swap, slices before they are stacked, and the
+  /// scratch memory of library calls.
   int64_t arena_bytes() const;
   /// The most bytes of the arena that are needed at once, for the last extents: no
   /// arena can be smaller.
   int64_t live_bytes() const;
   SessionMemory memory() const;
+  /// The most that tensors need of it at once, and the most that one library call takes beside
+  /// them: the steps may differ.
+  int64_t tensor_bytes() const;
+  int64_t scratch_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
   /// Times that a library call has been made ready for steady inputs (CompileOptions::steady).

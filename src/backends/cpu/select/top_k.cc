@@ -267,11 +267,16 @@ class TopKCall final : public LibraryCall {
     VisitElement(dtype_, [&](auto element) {
       using Key = KeyOf<decltype(element)>;
       // Of columns the keys of all; behind them those of one.
-      const int64_t keys = inner_ > 1 ? CheckedMul(kColumns + 1, extent_)
-                           : many_    ? extent_
-                                      : std::min(extent_, kBlock);
       room_items_ = many_ ? CheckedMul(extent_, 3) : CheckedAdd(Chooser<Key>::Capacity(k_), k_);
-      const int64_t items = inner_ > 1 && !many_ ? CheckedMul(kColumns, room_items_) : room_items_;
+      // As much as is needed for fewer of fewer, by the other way too: what is laid out for the
+      // most that data decide is enough for what they decide.
+      const int64_t sorted = many_ ? extent_ : std::min(extent_, CheckedMul(k_, 4)),
+                    chosen = std::min(k_, extent_ / 4);
+      const int64_t keys = inner_ > 1 ? CheckedMul(kColumns + 1, extent_)
+                                      : std::max(sorted, std::min(extent_, kBlock));
+      const int64_t items = std::max(
+          CheckedMul(sorted, 3), CheckedMul(inner_ > 1 ? kColumns : 1,
+                                            CheckedAdd(Chooser<Key>::Capacity(chosen), chosen)));
       keys_bytes_ = CheckedRoundUp(CheckedMul(keys, int64_t{sizeof(Key)}), 64);
       thread_bytes_ = CheckedRoundUp(
           CheckedAdd(keys_bytes_, CheckedMul(items, int64_t{sizeof(typename ItemOf<Key>::Item)})),
