@@ -29,6 +29,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/pass/pass.h"
+#include "weft/core/plan/memory_budget.h"
 #include "weft/core/plan/order_search.h"
 #include "weft/core/plan/storage.h"
 #include "weft/core/recompute/recompute_search.h"
@@ -38,39 +39,9 @@
 namespace weft {
 namespace {
 
-/// What is asked for, and in which unit.
-struct Budget {
-  enum class Kind : uint8_t { kBytes, kShare, kLeast } kind = Kind::kShare;
-  int64_t bytes = 0;
-  double share = 1;
-};
-
-Budget ParseBudget(const std::string& text) {
-  const char* const kUse =
-      "'{}' is not a budget: expected bytes with an optional K, M or G, a share of "
-      "what "
-      "a run takes without recomputation as 50%, or min";
-  Budget budget;
-  if (text == "min") {
-    budget.kind = Budget::Kind::kLeast;
-    return budget;
-  }
-  std::string number = text;
-  const char unit = text.empty() ? ' ' : text.back();
-  if (unit == '%') {
-    number.pop_back();
-    const auto share = TryParseDouble(number);
-    WEFT_CHECK(share && *share > 0 && *share <= 100, kUsage, fmt::runtime(kUse), text);
-    budget.share = *share / 100;
-    return budget;
-  }
-  const int shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
-  if (shift > 0) number.pop_back();
-  const auto bytes = TryParseInt64(number);
-  WEFT_CHECK(bytes && *bytes > 0 && *bytes <= (INT64_MAX >> shift), kUsage, fmt::runtime(kUse),
-             text);
-  budget.kind = Budget::Kind::kBytes;
-  budget.bytes = *bytes << shift;
+MemoryBudget ParseBudget(const std::string& text) {
+  const MemoryBudget budget = MemoryBudget::Parse(text, "Checkpoint{budget}");
+  WEFT_CHECK(!budget.all, kUsage, "'{}' counts what no pass plans", text);
   return budget;
 }
 
@@ -103,7 +74,7 @@ class Planner {
 
   /// The cheapest plan for the goal, of those in the given order and in that of SearchOrder.
   /// `share` of the least peak without recomputation, where the budget is one.
-  RecomputeChoice Choose(const Budget& budget, double cost_share) {
+  RecomputeChoice Choose(const MemoryBudget& budget, double cost_share) {
     // A copy that would read a variable behind its next write is not made: once more without it.
     for (int attempt = 0;; ++attempt) {
       RecomputeChoice choice = Search(budget, cost_share);
@@ -187,17 +158,15 @@ class Planner {
     return late;
   }
 
-  RecomputeChoice Search(const Budget& budget, double cost_share) {
+  RecomputeChoice Search(const MemoryBudget& budget, double cost_share) {
     const MemoryProblem& p = memory_.problem;
     const OrderPlan ordered = SearchOrder(p);
     least_without_ = std::min(ordered.peak, given_.peak);
     RecomputeGoal goal;
     if (cost_share >= 0)
       goal.cost_share = cost_share;
-    else if (budget.kind == Budget::Kind::kBytes)
-      goal.budget = budget.bytes;
-    else if (budget.kind == Budget::Kind::kShare)
-      goal.budget = int64_t(std::floor(double(least_without_) * budget.share));
+    else if (budget.kind != MemoryBudget::Kind::kLeast)
+      goal.budget = budget.BytesOf(least_without_);
     budget_ = goal.budget;
     std::vector<RecomputePlan> plans = RecomputePlans(p, GivenOrder(p), effort_);
     if (ordered.peak < given_.peak)
@@ -312,12 +281,14 @@ void MakeCopies(Graph& g, const Planner& planner, const MemoryOrder& order, Pass
 }
 
 Graph Checkpoint(Graph g, PassContext& ctx) {
-  const Budget budget = ParseBudget(ctx.option<std::string>("budget"));
+  const MemoryBudget budget = ParseBudget(ctx.option<std::string>("budget"));
   const std::string cost = ctx.option<std::string>("cost");
   const double share = cost.empty() ? -1 : ParseShare(cost);
   Planner planner(g, ctx.option<int64_t>("work"));
   // The whole: there is nothing to find.
-  if (share < 0 && budget.kind == Budget::Kind::kShare && budget.share >= 1) return g;
+  if (share < 0 &&
+      (!budget.any() || (budget.kind == MemoryBudget::Kind::kShare && budget.share >= 1)))
+    return g;
   const RecomputeChoice choice = planner.Choose(budget, share);
   for (const auto& [reason, times] : planner.kept()) ctx.Count(reason, times);
   if (!choice.met) {
@@ -333,7 +304,7 @@ Graph Checkpoint(Graph g, PassContext& ctx) {
   ctx.Count("bytes_before", planner.least_without());
   ctx.Count("bytes", choice.plan.peak);
   if (choice.plan.peak >= planner.given().peak) {
-    if (ctx.option<bool>("warn") && (budget.kind == Budget::Kind::kLeast || share >= 0))
+    if (ctx.option<bool>("warn") && (budget.kind == MemoryBudget::Kind::kLeast || share >= 0))
       ctx.Warn("nothing that could be computed again lowers the peak");
     return g;
   }

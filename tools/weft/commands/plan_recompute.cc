@@ -1,11 +1,9 @@
 /// plan_recompute.cc: the planners of order and recomputation on a plain problem.
 #include "plan_recompute.h"
 
-#include <cmath>
-#include <optional>
-
 #include "common.h"
 #include "weft/core/json/memory_file.h"
+#include "weft/core/plan/memory_budget.h"
 #include "weft/core/plan/order_search.h"
 #include "weft/core/recompute/recompute_search.h"
 #include "weft/support/check.h"
@@ -14,27 +12,6 @@
 
 namespace weft::tool {
 namespace {
-
-/// Bytes of `budget`; nothing for `min`. `full`: the peak without recomputation.
-std::optional<int64_t> BytesOf(const std::string& budget, int64_t full) {
-  if (budget == "min") return std::nullopt;
-  std::string number = budget;
-  const char unit = number.empty() ? ' ' : number.back();
-  const char* const kUse =
-      "{} is not a budget: expected bytes with an optional K, M or G, a share "
-      "as 50%, or min";
-  if (unit == '%') {
-    number.pop_back();
-    const auto share = TryParseDouble(number);
-    WEFT_CHECK(share && *share > 0 && *share <= 100, kUsage, fmt::runtime(kUse), budget);
-    return int64_t(std::floor(double(full) * *share / 100));
-  }
-  const int shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
-  if (shift > 0) number.pop_back();
-  const auto v = TryParseInt64(number);
-  WEFT_CHECK(v && *v > 0 && *v <= (INT64_MAX >> shift), kUsage, fmt::runtime(kUse), budget);
-  return *v << shift;
-}
 
 /// The names of the steps: `a` the first time, then `a#1`, `a#2`.
 std::vector<std::string> Steps(const MemoryFile& file, const MemoryOrder& order) {
@@ -50,8 +27,9 @@ std::vector<std::string> Steps(const MemoryFile& file, const MemoryOrder& order)
 
 }  // namespace
 
-int PlanRecomputation(const std::string& path, const std::string& budget, bool json) {
-  if (!budget.empty()) (void)BytesOf(budget, 100);  // usage before a long search
+int PlanRecomputation(const std::string& path, const std::string& text, bool json) {
+  const MemoryBudget budget = MemoryBudget::Parse(text, "--memory-budget");
+  WEFT_CHECK(!budget.all, kUsage, "--memory-budget: a problem holds nothing else than its nodes");
   const MemoryFile file = ParseMemoryFile(ReadFile(path), path);
   const MemoryProblem& problem = file.problem;
   CheckProblem(problem);
@@ -59,13 +37,13 @@ int PlanRecomputation(const std::string& path, const std::string& budget, bool j
   const MemoryUse use = UseOf(problem, given);
   OrderPlan ordered = SearchOrder(problem);
   RecomputeChoice choice;
-  if (budget.empty()) {
+  if (!budget.any()) {
     choice.plan = {std::move(ordered.order), ordered.peak, 0};
     choice.met = true;
     choice.lower_bound = ordered.lower_bound;
   } else {
     RecomputeGoal goal;
-    if (const auto bytes = BytesOf(budget, ordered.peak)) goal.budget = *bytes;
+    if (budget.kind != MemoryBudget::Kind::kLeast) goal.budget = budget.BytesOf(ordered.peak);
     std::vector<RecomputePlan> plans = RecomputePlans(problem, given);
     if (ordered.peak < use.peak)
       plans = JoinPlans(std::move(plans), RecomputePlans(problem, ordered.order));
