@@ -11,9 +11,9 @@ namespace weft {
 namespace {
 
 constexpr int64_t kAlign = 64;
-/// Part of the bound above which a plan of so many blocks is looked for longer, and how long: about
-/// 0.2 s.
-constexpr int64_t kMostLost = 250;
+/// Part of the bound, and bytes, above which a plan of so many blocks is looked for longer, and how
+/// long: about 0.2 s.
+constexpr int64_t kMostLost = 250, kWorthBytes = 64 << 10;
 constexpr size_t kMostItems = 3000;
 constexpr int64_t kMoreWork = 200'000'000;
 
@@ -45,8 +45,8 @@ ArenaLayout LayBlocks(const ExecutionPlan& plan, const ArenaSizes& sizes,
   Plan offsets = PlanOffsets(items);
   // Scratch memory of single steps stands between long lives: greedy plans miss the bound by a few
   // parts in a hundred where they do, and more work finds most of them.
-  if (items.size() <= kMostItems &&
-      offsets.arena_bytes - offsets.lower_bound > offsets.lower_bound / kMostLost) {
+  const int64_t lost = offsets.arena_bytes - offsets.lower_bound;
+  if (items.size() <= kMostItems && lost > kWorthBytes && lost > offsets.lower_bound / kMostLost) {
     Plan other = PlanOffsets(items, {kMoreWork, 0});
     if (other.arena_bytes < offsets.arena_bytes) offsets = std::move(other);
   }
