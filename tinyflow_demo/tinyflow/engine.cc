@@ -147,7 +147,8 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
   options.fusion = config.fusion;
   options.threads = config.threads;
   options.calls = config.calls;
-  options.memory = {config.memory, config.memory.any() ? hints : weft::SymBindings()};
+  // What is fed nothing gives variables their first values, and is small.
+  if (config.memory.any() && !inputs.empty()) options.memory = {config.memory, hints};
   program_ = weft::Compile(std::move(g), options);
   session_ = std::make_unique<weft::Session>(program_, store_);
 }

@@ -85,12 +85,12 @@ class BudgetProgram final : public Program::Impl {
   void Run(State& state, const std::vector<TensorPtr>& inputs,
            std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     Enter enter(*this, state, inputs);
-    ways_[state.way]->Run(enter.inner(), inputs, outputs);
+    enter.way().Run(enter.inner(), inputs, outputs);
   }
   Rest Start(State& state, const std::vector<TensorPtr>& inputs,
              std::vector<std::shared_ptr<Tensor>>* outputs) const override {
     Enter enter(*this, state, inputs);
-    return ways_[state.way]->Start(enter.inner(), inputs, outputs);
+    return enter.way().Start(enter.inner(), inputs, outputs);
   }
   MemoryReport Report(const std::vector<TensorPtr>& tensors) const override {
     Choice c = ChooseWay(ways_, budget_, tensors);
@@ -138,29 +138,33 @@ class BudgetProgram final : public Program::Impl {
  private:
   struct BudgetState : State {
     std::vector<int64_t> key;
+    size_t taken = 0;          ///< of ways_
+    int64_t counted_most = 0;  ///< of arena and results, whether or not a run is held to it
     std::vector<std::unique_ptr<State>> inner;  ///< by way, of those taken so far
   };
   /// What is found out once per extents.
   struct Taken {
     size_t way;
-    int64_t limit, flops;
-    bool met;
+    int64_t limit;  ///< of all that counts
+    int64_t most;   ///< of arena and results
+    int64_t flops;
   };
 
   /// A run in the state of the way that fits.
   class Enter {
    public:
     Enter(const BudgetProgram& program, State& state, const std::vector<TensorPtr>& inputs)
-        : outer_(static_cast<BudgetState&>(state)) {
+        : program_(program), outer_(static_cast<BudgetState&>(state)) {
       program.Take(outer_, inputs);
-      std::unique_ptr<State>& inner = outer_.inner[outer_.way];
-      if (!inner) inner = program.ways_[outer_.way]->NewState();
-      if (!outer_.arena) outer_.arena = inner->arena;
+      std::unique_ptr<State>& inner = outer_.inner[outer_.taken];
+      if (!inner) inner = way().NewState();
+      // One arena for all ways; on a device each has its own, as steps of another may still run.
+      if (!program.place_.on_host() || !outer_.arena) outer_.arena = inner->arena;
       *inner = static_cast<const State&>(outer_);
     }
     ~Enter() {
       State& in = inner();
-      outer_.arena = in.arena;  // of all ways
+      outer_.arena = in.arena;
       outer_.arena_bytes = in.arena_bytes;
       outer_.live_bytes = in.live_bytes;
       outer_.bytes_moved = in.bytes_moved;
@@ -170,15 +174,18 @@ class BudgetProgram final : public Program::Impl {
       outer_.inside_bytes = in.inside_bytes;
       outer_.kernels_failed = in.kernels_failed;
       outer_.packs = in.packs;
+      outer_.budget_met = in.arena_bytes + in.inside_bytes + in.output_bytes <= outer_.counted_most;
       in.given_outputs.clear();
       in.apart.clear();
       in.replaced.clear();
     }
     Enter(const Enter&) = delete;
     Enter& operator=(const Enter&) = delete;
-    State& inner() { return *outer_.inner[outer_.way]; }
+    State& inner() { return *outer_.inner[outer_.taken]; }
+    const Program::Impl& way() const { return *program_.ways_[outer_.taken]; }
 
    private:
+    const BudgetProgram& program_;
     BudgetState& outer_;
   };
 
@@ -195,8 +202,10 @@ class BudgetProgram final : public Program::Impl {
     return out;
   }
   void Take(BudgetState& s, const std::vector<TensorPtr>& inputs) const {
+    std::vector<TensorPtr> all = inputs;
+    all.insert(all.end(), s.variables.begin(), s.variables.end());
     std::vector<int64_t> key;
-    for (const TensorPtr& t : inputs) {
+    for (const TensorPtr& t : all) {
       key.push_back(t->rank());
       key.insert(key.end(), t->dims().begin(), t->dims().end());
     }
@@ -204,18 +213,23 @@ class BudgetProgram final : public Program::Impl {
     const Taken taken = [&] {
       std::lock_guard lock(mutex_);
       return taken_.GetOrMake(key, [&] {
-        std::vector<TensorPtr> all = inputs;
-        all.insert(all.end(), s.variables.begin(), s.variables.end());
         const Choice c = ChooseWay(ways_, budget_, all);
-        if (!c.met && c.reports[c.way].exact()) ThrowUnmet(c.reports[c.way], budget_, c.limit);
-        return Taken{c.way, c.limit, WayOf(ways_[c.way]->graph_, SymbolsOf(inputs)).recompute_flops,
-                     c.met};
+        const MemoryReport& r = c.reports[c.way];
+        if (!c.met && r.exact()) ThrowUnmet(r, budget_, c.limit);
+        const bool least = budget_.kind == MemoryBudget::Kind::kLeast;
+        const int64_t limit = least ? r.Counted(budget_) : c.limit;
+        const int64_t most = limit - (r.Counted(budget_) - r.peak_bytes);
+        return Taken{c.way, limit, most,
+                     WayOf(ways_[c.way]->graph_, SymbolsOf(inputs)).recompute_flops};
       });
     }();
     s.key = std::move(key);
-    s.way = taken.way;
+    s.taken = taken.way;
+    s.way = known_.empty() ? taken.way : known_.size() - 1;
     s.budget_bytes = taken.limit;
-    s.budget_met = taken.met;
+    s.counted_most = taken.most;
+    // Where data decide sizes nothing is refused.
+    s.most_bytes = ways_[taken.way]->graph_.HasAttr("storage") ? taken.most : INT64_MAX;
     s.recompute_flops = taken.flops;
   }
 
@@ -280,7 +294,13 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
     out.known.back().peak_bytes = r.peak_bytes;
     return true;
   };
-  add(INT64_MAX);
+  try {
+    add(INT64_MAX);
+  } catch (const Error& e) {
+    // The rank of an input comes with a run, and so does the choice; there is one way then.
+    if (e.code() != ErrorCode::kUnsupported || out.ways.empty()) throw;
+    return out;
+  }
   const int64_t whole = reports[0].Counted(budget), arena = reports[0].arena_bytes;
   const int64_t limit = budget.BytesOf(whole);
   const auto meets = [&] { return reports.back().Counted(budget) <= limit; };
@@ -289,9 +309,11 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   if (is_static) {
     // What a search counts and what a plan takes differ by gaps between blocks, and by the scratch
     // of calls.
-    for (int round = 0; round < 4 && target > 0 && !meets(); ++round) {
-      if (!add(target)) break;
-      target -= std::max(reports.back().Counted(budget) - limit, target / 64);
+    constexpr int kRounds = 8;
+    for (int round = 0; round < kRounds && target > 0 && !meets(); ++round) {
+      const bool gained = add(target);
+      const int64_t beyond = reports.back().Counted(budget) - limit;
+      target -= gained ? std::max(std::min(beyond, target / 8), target / 64) : target / 8;
     }
     if (!meets()) add(0);
   } else {
@@ -304,6 +326,8 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   }
   if (!is_static) {
     out.known.clear();
+    // What was packed for the hints is not kept for runs of other extents.
+    for (const auto& way : out.ways) way->ForgetBindings();
     return out;
   }
   if (budget.kind != MemoryBudget::Kind::kLeast) {

@@ -234,24 +234,49 @@ Graph MakePlannedGraph(Graph graph, const Pipeline& pipeline, const PassOptions&
 
 namespace {
 
-/// A value of every symbol of the inputs: those that are given, and likely ones.
-SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
-  const std::vector<std::string> symbols = InputSymbols(graph);
-  for (const auto& [name, value] : given) {
-    if (!std::count(symbols.begin(), symbols.end(), name))
+/// Of inputs and of state variables, sorted.
+std::vector<std::string> SymbolsOf(const Graph& graph) {
+  std::vector<std::string> symbols = InputSymbols(graph);
+  for (const NodePtr& v : StateVariables(graph))
+    if (const std::optional<Shape> shape = DeclaredShape(v); shape && shape->has_rank())
+      for (SymInt d : shape->dims())
+        for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
+          symbols.push_back(s.symbol_name());
+  std::sort(symbols.begin(), symbols.end());
+  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+  return symbols;
+}
+
+void CheckHints(const std::vector<std::string>& symbols, const SymBindings& hints) {
+  for (const auto& [name, value] : hints) {
+    if (!std::binary_search(symbols.begin(), symbols.end(), name))
       ThrowError(ErrorCode::kBadBinding,
                  fmt::format("a hint for '{}', which is not a symbol of the inputs", name), "",
                  DidYouMean(name, symbols));
     WEFT_CHECK(value >= 0, kBadBinding, "the hint {}={} is negative", name, value);
   }
+}
+
+/// A value of every symbol: those that are given, and likely ones.
+SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
+  const std::vector<std::string> symbols = SymbolsOf(graph), fed = InputSymbols(graph);
+  CheckHints(symbols, given);
+  SymBindings of_inputs, hints;
+  for (const auto& [name, value] : given)
+    if (std::binary_search(fed.begin(), fed.end(), name)) of_inputs[name] = value;
   // Runs of one example are not what memory is short for.
   constexpr int64_t kMany = 64;
-  const ChosenDims chosen = ChooseDims(graph, given);
+  const ChosenDims chosen = ChooseDims(graph, of_inputs);
   DimWishes many;
   for (const std::string& s : chosen.chosen)
     many.presets[s] = chosen.bindings.at(s) == 1 ? kMany : chosen.bindings.at(s);
-  const ChosenDims more = ChooseDims(graph, given, {}, many);
-  return more.failure.empty() ? more.bindings : chosen.bindings;
+  const ChosenDims more = ChooseDims(graph, of_inputs, {}, many);
+  hints = more.failure.empty() ? more.bindings : chosen.bindings;
+  for (const std::string& s : symbols) {
+    const auto it = given.find(s);
+    hints.emplace(s, it == given.end() ? kMany : it->second);
+  }
+  return hints;
 }
 
 /// A program that keeps the budget of the options.
@@ -260,12 +285,13 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   WEFT_CHECK(backend->target().traits().kernels, kUnsupported,
              "the backend {} plans no memory; a budget means nothing to it", options.backend);
   const SymBindings hints = HintsFor(graph, options.memory.hints);
-  const bool is_static = InputSymbols(graph).empty();
+  const bool is_static = hints.empty();
   const PassOptions passes = PassesOf(options, *backend);
   graph.SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
   const GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
   return MakeBudgetProgram(
       PlanWays(options.memory.budget, hints, is_static, [&](int64_t arena_bytes) {
+        options.passes.records->clear();  // of the way that is looked at
         auto way = MakePlannedProgram(planner.Plan(arena_bytes).graph, backend);
         DescribeProgram(way.get(), options.backend);
         way->limits_ = options.passes.limits;
@@ -287,6 +313,11 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   std::vector<PassRecord>& records = *recorded.passes.records;
   records.clear();
   std::unique_ptr<Program::Impl> made;
+  const SymBindings& hints = options.memory.hints;
+  if (!hints.empty() && !options.memory.budget.any()) {
+    CheckHints(SymbolsOf(graph), hints);
+    graph.SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
+  }
   if (options.memory.budget.any()) {
     made = CompileToBudget(std::move(graph), recorded, backend);
   } else {

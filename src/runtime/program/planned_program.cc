@@ -77,9 +77,10 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   s.bytes_moved = b.bytes_moved;
   s.kernels_failed = b.kernels_failed;
   s.output_bytes = 0;
+  for (const int v : plan_.output_values) s.output_bytes += BytesOf(b, v);
+  if (s.most_bytes != INT64_MAX) KeepBudget(s);
   for (size_t i = 0; i < outputs->size(); ++i) {
     const int v = plan_.output_values[i];
-    s.output_bytes += BytesOf(b, v);
     auto& t = (*outputs)[i];
     const DType dtype = plan_.values[size_t(v)].dtype;
     if (TakesResult(t, dtype, b.dims[size_t(v)], s.keeps_outputs)) continue;
@@ -108,6 +109,19 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
     Abandon(s);
     throw;
   }
+}
+
+/// What a run takes is known: it is no more than it may be, and so is what the arena has from runs
+/// before.
+void PlannedProgram::KeepBudget(PlannedState& s) const {
+  const int64_t room = s.most_bytes - s.output_bytes;
+  WEFT_CHECK(s.arena_bytes <= room, kOutOfMemory,
+             "the memory budget leaves {} for intermediate results, and operands that are kept "
+             "packed make them {}",
+             FormatBytes(std::max<int64_t>(room, 0)), FormatBytes(s.arena_bytes));
+  if (!s.arena || s.arena->size() <= room) return;
+  Wait(s);
+  s.arena->Drop();
 }
 
 char* PlannedProgram::PlaceFrame(PlannedState& s) const {
@@ -201,10 +215,24 @@ MemoryReport PlannedProgram::Report(const std::vector<TensorPtr>& tensors) const
   r.constant_bytes = held.constants;
   r.packed_bytes = held.packed;
   const ArenaParts parts = PredictBodies(graph_, *backend_, call_options_, b->symbols, &r);
-  r.arena_bytes = CheckedAdd(r.arena_bytes, parts.inside);
-  r.peak_bytes = CheckedAdd(r.peak_bytes, parts.inside);
   r.at_most = parts.at_most;
+  if (parts.inside == 0) return r;
+  // Arenas of bodies stay from run to run, as this one does.
+  std::string name;
+  for (const Step& step : plan_.steps)
+    if (step.kind == StepKind::kBodies && name.empty()) name = UserName(step.node);
+  r.blocks.push_back(
+      {name, MemoryKind::kArena, parts.inside, -1, 0, int(r.live.size()), "what its bodies take"});
+  for (int64_t* bytes : {&r.arena_bytes, &r.peak_bytes, &r.bound_bytes, &r.floor_bytes})
+    *bytes = CheckedAdd(*bytes, parts.inside);
+  for (int64_t& live : r.live) live = CheckedAdd(live, parts.inside);
+  if (r.at_step < 0) r.at_step = 0;
   return r;
+}
+
+void PlannedProgram::ForgetBindings() const {
+  std::lock_guard lock(mutex_);
+  bindings_.clear();
 }
 
 void PlannedProgram::TakeTimes(State& state, const std::string& in,

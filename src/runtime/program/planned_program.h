@@ -28,6 +28,17 @@ class Arena {
     return inside_[part];
   }
   const std::shared_ptr<void>& memory() const { return data_; }
+  /// Of those inside too.
+  int64_t size() const {
+    int64_t all = size_;
+    for (const std::shared_ptr<Arena>& a : inside_) all += a ? a->size() : 0;
+    return all;
+  }
+  void Drop() {
+    data_.reset();
+    size_ = 0;
+    inside_.clear();
+  }
   char* Reserve(Backend& backend, int64_t bytes) {
     if (bytes > size_) {
       data_.reset();
@@ -58,6 +69,7 @@ class PlannedProgram : public Program::Impl {
   PlannedProgram(Graph graph, std::shared_ptr<Backend> backend);
 
   MemoryReport Report(const std::vector<TensorPtr>& tensors) const final;
+  void ForgetBindings() const final;
   void TakeTimes(State& state, const std::string& in, std::vector<StepTime>* times) const final;
   WeightBytes weights() const final;
   /// Those of the bodies of step k.
@@ -110,6 +122,7 @@ class PlannedProgram : public Program::Impl {
   static int64_t FrameBytes(const PlannedState& s) {
     return std::max<int64_t>(s.layout->arena_bytes, 64);
   }
+  void KeepBudget(PlannedState& s) const;
   /// Points to the arena, of the size that the binding needs. Gives where it begins.
   char* PlaceFrame(PlannedState& s) const;
   void Execute(const Step& step, size_t k, PlannedState& s) const;

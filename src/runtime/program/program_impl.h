@@ -1,6 +1,7 @@
 /// program_impl.h: the kinds of program, and what makes them. Private to the runtime.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,6 +42,8 @@ struct ProgramState {
   int64_t tensor_bytes = 0, scratch_bytes = 0, output_bytes = 0;
   int64_t budget_bytes = -1;  ///< -1: there is none
   bool budget_met = true;
+  /// What arena and results together may take; INT64_MAX: what they come to.
+  int64_t most_bytes = INT64_MAX;
   size_t way = 0;  ///< of a program with a budget
   int64_t recompute_flops = 0;
   /// The most that the bodies of a node have taken in this run, and the node around them.
@@ -108,7 +111,9 @@ struct Program::Impl {
   /// What a run takes on tensors of these dtypes and extents (inputs, then variables), of which
   /// nothing is read. Throws kUnsupported for a program that plans nothing.
   virtual MemoryReport Report(const std::vector<TensorPtr>& tensors) const;
-  /// Of a program with a budget: its ways (memory/budget_program.h); else none.
+  /// Bindings are made again when they are needed.
+  virtual void ForgetBindings() const {}
+  /// Of a program with a budget: its ways (compile/budget_program.h); else none.
   virtual std::vector<const Program::Impl*> Ways() const { return {}; }
   virtual MemoryBudget budget() const { return {}; }
   virtual WeightBytes weights() const { return {}; }

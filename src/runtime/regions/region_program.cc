@@ -136,6 +136,8 @@ class RegionProgram final : public Program::Impl {
       for (size_t slot = 0; slot < s.kept.size(); ++slot)
         if (s.kept[slot]) s.arena_bytes += std::max(BytesOf(s.kept[slot]), s.blocks[slot].least);
       for (size_t i = 0; i < outputs->size(); ++i) GiveOut(i, s, outputs);
+      s.output_bytes = 0;
+      for (const auto& t : *outputs) s.output_bytes += t->is_tensor() ? BytesOf(t) : 0;
       if (device_ && !s.is_part()) EndOnDevice(s);
       WriteVariables(s);
     } catch (...) {

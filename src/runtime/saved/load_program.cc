@@ -55,6 +55,8 @@ class Reader {
     const SideData side = ReadTensors();
     PlannedWays planned;
     planned.budget = options_.memory_budget.any() ? options_.memory_budget : budget_;
+    WEFT_CHECK(plans || !options_.memory_budget.any(), kUnsupported,
+               "the backend {} plans no memory; a budget means nothing to it", name);
     const bool has_budget = plans && planned.budget.any();
     for (size_t k = 0; k < (has_budget ? ways_ : 1); ++k) {
       Graph g = ReadGraph(weftx::GraphTag(k), side);
@@ -62,8 +64,19 @@ class Reader {
       if (plans) g = WithPlan(ProvideTypes(std::move(g), passes), passes);
       planned.ways.push_back(MakeAnyProgram(std::move(g), backend));
       if (!has_budget) continue;
-      DescribeProgram(planned.ways.back().get(), name);
-      planned.ways.back()->limits_ = options_.limits;
+      Program::Impl& way = *planned.ways.back();
+      DescribeProgram(&way, name);
+      way.limits_ = options_.limits;
+      const Program::Impl& first = *planned.ways.front();
+      WEFT_CHECK(SameIo(way.inputs_, first.inputs_) && SameIo(way.outputs_, first.outputs_) &&
+                     SameIo(way.variables_, first.variables_) && way.written_ == first.written_ &&
+                     way.numbers_ == first.numbers_,
+                 kInvalidModel, "{}way {} is another program", kDamaged, k);
+      WEFT_CHECK(k > 0 || options_.memory_budget.kind != MemoryBudget::Kind::kShare ||
+                     WayOf(way.graph_, {}).copies == 0,
+                 kUsage,
+                 "--memory-budget: the file holds no plan without recomputation, which shares are "
+                 "of; give bytes");
     }
     std::shared_ptr<Program> program = FinishProgram(
         has_budget ? MakeBudgetProgram(std::move(planned)) : std::move(planned.ways.front()), name,
@@ -74,6 +87,11 @@ class Reader {
 
  private:
   static constexpr uint64_t kLeastView = 64 << 10;  // as many bytes as come with a page of Linux's
+  static bool SameIo(const std::vector<IoSpec>& a, const std::vector<IoSpec>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const IoSpec& x, const IoSpec& y) {
+      return x.name == y.name && x.type() == y.type() && x.shape.same(y.shape);
+    });
+  }
   static constexpr const char* kDamaged = "the file is damaged: ";
 
   void ReadFrame() {

@@ -18,7 +18,7 @@ constexpr size_t kAlign = 64;                   // of tensors, in the file
 
 constexpr const char *kMeta = "meta", *kGraph = "graph", *kTensors = "tensors", *kData = "data",
                      *kKernels = "kernels";
-/// The section of way `k` of a program (runtime/memory/budget_program.h).
+/// The section of way `k` of a program (runtime/compile/budget_program.h).
 inline std::string GraphTag(size_t k) { return k == 0 ? kGraph : "way" + std::to_string(k); }
 /// Attribute of graphs, of the program and of bodies: what is planned when it is loaded.
 constexpr const char* kPlanned = "planned";

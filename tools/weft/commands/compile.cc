@@ -104,6 +104,16 @@ void CollectKernels(const Graph& g, const KernelCompiler& compiler, Rows* into) 
 Json OrNull(int v) { return v < 0 ? Json(nullptr) : Json(v); }
 std::string OrDash(int v) { return v < 0 ? "-" : fmt::format("{}", v); }
 
+/// It names a backend of this machine, and no architecture.
+bool CanRun(const std::string& target) {
+  try {
+    ParseEngine(target);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
 int RunCompile(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
@@ -126,6 +136,10 @@ int RunCompile(const Args& a) {
   const Timer timer;
   // What calls take beside their operands is known to a backend that can run them, and to no other.
   std::shared_ptr<const Program> program;
+  if (memory.budget.any() && !CanRun(a.target))
+    ThrowError(ErrorCode::kUnsupported,
+               fmt::format("what calls take on '{}' is known where it runs", a.target),
+               "--memory-budget", "give the budget to the command that runs the program");
   if (memory.budget.any())
     program = CompileProgram(graph, ParseEngine(a.target, ToPlan(pipeline).ToString()), 0,
                              options.limits, {}, memory);
