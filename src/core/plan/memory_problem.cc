@@ -52,6 +52,9 @@ struct Lives {
 MemoryUse UseOf(const MemoryProblem& problem, const MemoryOrder& order) {
   const Lives lives(problem, order);
   std::vector<int64_t> block(lives.root.size(), 0);  // bytes that an instance holds
+  std::vector<int> times(lives.root.size(), 0);      // that a step reads it
+  using Pairs = std::vector<std::pair<int, int>>;
+  Pairs sorted;
   MemoryUse use;
   int64_t live = 0;
   std::vector<std::vector<int>> dies(order.size());
@@ -61,16 +64,27 @@ MemoryUse UseOf(const MemoryProblem& problem, const MemoryOrder& order) {
   for (size_t step = 0; step < order.size(); ++step) {
     const MemoryNode& n = problem.nodes[size_t(order[step])];
     const std::vector<int>& reads = lives.reads[step];
+    for (int in : reads)
+      if (in >= 0) ++times[size_t(in)];
+    const Pairs* pairs = &n.inplace;
+    const auto by_output = [](const auto& a, const auto& b) { return a.second < b.second; };
+    if (!std::is_sorted(pairs->begin(), pairs->end(), by_output)) {
+      sorted = n.inplace;
+      std::stable_sort(sorted.begin(), sorted.end(), by_output);
+      pairs = &sorted;
+    }
+    auto pair = pairs->begin();
     for (size_t k = 0; k < n.outputs.size(); ++k) {
       const MemoryValue& value = problem.values[size_t(n.outputs[k])];
       if (value.shows >= 0) continue;
       const size_t out = size_t(lives.first[step]) + k;
-      for (auto [i, o] : n.inplace) {
-        if (size_t(o) != k || size_t(i) >= reads.size()) continue;
-        const int in = reads[size_t(i)];
+      while (pair != pairs->end() && pair->second < int(k)) ++pair;
+      for (; pair != pairs->end() && pair->second == int(k); ++pair) {
+        if (pair->first < 0 || size_t(pair->first) >= reads.size()) continue;
+        const int in = reads[size_t(pair->first)];
         // The bytes of one that was taken are 0 by now.
         if (in < 0 || lives.last[size_t(in)] != int(step) || block[size_t(in)] < value.bytes ||
-            block[size_t(in)] == 0 || std::count(reads.begin(), reads.end(), in) > 1)
+            block[size_t(in)] == 0 || times[size_t(in)] > 1)
           continue;
         block[out] = std::exchange(block[size_t(in)], 0);
         break;
@@ -79,6 +93,8 @@ MemoryUse UseOf(const MemoryProblem& problem, const MemoryOrder& order) {
       block[out] = value.bytes;
       live = CheckedAdd(live, value.bytes);
     }
+    for (int in : reads)
+      if (in >= 0) times[size_t(in)] = 0;
     use.live.push_back(CheckedAdd(live, n.scratch));
     use.cost = CheckedAdd(use.cost, n.cost);
     if (use.at < 0 || use.live.back() > use.peak) {
