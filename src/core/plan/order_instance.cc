@@ -112,24 +112,29 @@ class Reducer {
   /// `reads`: blocks of the operands, one as often as it is named.
   void FindPairs(size_t k, const std::vector<uint32_t>& reads) {
     const MemoryNode& n = p_.nodes[k];
-    for (size_t o = 0; o < n.outputs.size(); ++o) {
-      const MemoryValue& value = p_.values[size_t(n.outputs[o])];
-      const int out = value.shows < 0 ? BlockOf(n.outputs[o]) : -1;
-      for (auto [i, output] : n.inplace) {
-        if (size_t(output) != o || size_t(i) >= n.inputs.size()) continue;
-        const int in = BlockOf(n.inputs[size_t(i)]);
-        if (in < 0 || kept_[size_t(in)] || bytes_[size_t(in)] < value.bytes ||
-            std::count(reads.begin(), reads.end(), uint32_t(in)) != 1)
-          continue;
-        exact_ = exact_ && bytes_[size_t(in)] == value.bytes;
-        if (out >= 0) pairs_[k].push_back({uint32_t(in), uint32_t(out)});
-      }
+    if (n.inplace.empty()) return;
+    std::vector<uint32_t> sorted = reads;
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<std::pair<int, int>> by_output = n.inplace;
+    std::stable_sort(by_output.begin(), by_output.end(),
+                     [](const auto& a, const auto& b) { return a.second < b.second; });
+    for (auto [i, o] : by_output) {
+      if (o < 0 || size_t(o) >= n.outputs.size() || i < 0 || size_t(i) >= n.inputs.size()) continue;
+      const MemoryValue& value = p_.values[size_t(n.outputs[size_t(o)])];
+      const int out = value.shows < 0 ? BlockOf(n.outputs[size_t(o)]) : -1;
+      const int in = BlockOf(n.inputs[size_t(i)]);
+      if (in < 0 || kept_[size_t(in)] || bytes_[size_t(in)] < value.bytes) continue;
+      const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), uint32_t(in));
+      if (last - first != 1) continue;
+      exact_ = exact_ && bytes_[size_t(in)] == value.bytes;
+      if (out >= 0) pairs_[k].push_back({uint32_t(in), uint32_t(out)});
     }
   }
 
   /// Predecessors without empty nodes, whose own take their place. One that would join many with
   /// many stays.
   Lists Splice() {
+    constexpr size_t kMostJoined = 8;  // of a chain of empty nodes that each join one more
     const size_t n = preds_.size();
     std::vector<uint32_t> users(n, 0);
     for (const auto& list : preds_)
@@ -144,7 +149,7 @@ class Reducer {
           out[k].insert(out[k].end(), out[p].begin(), out[p].end());
       }
       SortUnique(&out[k]);
-      stays_[k] = !empty_[k] || (out[k].size() > 1 && users[k] > 1);
+      stays_[k] = !empty_[k] || (out[k].size() > 1 && users[k] > 1) || out[k].size() > kMostJoined;
     }
     return out;
   }
