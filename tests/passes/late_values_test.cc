@@ -4,14 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 
+#include "tests/support/sanitized.h"
 #include "tests/support/variables_util.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/variable.h"
+#include "weft/support/request.h"
 
 namespace weft::e2e {
 namespace {
@@ -231,6 +235,77 @@ TEST_CASE("late values: a variable that is written meanwhile is read with its ol
   Session s(late);
   for (int k = 0; k < 5; ++k)
     CHECK(s.Run(inputs)[0]->at(0) == doctest::Approx(want[size_t(k)]).epsilon(1e-4));
+}
+
+namespace {
+
+/// a(k) = exp(a(k - 1)), b(k) = b(k - 1) * a(k), and b(0) waits for a product: every kernel of the
+/// second chain reads the first, of which it could compute all again.
+Graph TwoChains(int length) {
+  Graph g;
+  const NodeEntry x(g.AddInput("x", DType::kF32, Shape::OfInts({64, 64}))),
+      w(g.AddInput("w", DType::kF32, Shape::OfInts({64, 64})));
+  std::vector<NodeEntry> a;
+  for (int k = 0; k < length; ++k) a.push_back(ApplyOp("Exp", {k ? a.back() : x}));
+  NodeEntry b = ApplyOp("MatMul", {x, w});
+  for (const NodeEntry& e : a) b = b * e;
+  g.outputs = {ApplyOp("Neg", {b})};
+  return ApplyPasses(std::move(g), "InferType,InferShape");
+}
+
+}  // namespace
+
+TEST_CASE("late values: of a chain that all kernels read no kernel gets all") {
+  constexpr int kLength = 10000;
+  const Graph g = TwoChains(kLength);
+  std::vector<PassRecord> records;
+  PassOptions options;
+  options.records = &records;
+  const Graph fused = ApplyPass(g, "Fusion", options);
+  ApplyPass(g, "Fusion", options);
+  REQUIRE(records.size() == 2);
+  if (!kSanitized) CHECK(std::min(records[0].seconds, records[1].seconds) < 1);
+  CHECK(fused.id_bound() < 3 * g.id_bound());  // copies that are gone have had ids
+  CHECK(records[0].statistics.at("late_copies") <= 2 * kLength);
+  CHECK(records[0].statistics.at("fused_ops") <= 3 * kLength);
+}
+
+TEST_CASE("late values: no more lies in memory where copies do not fit") {
+  if (!HasCpu()) return;
+  const Graph g = TwoChains(1000);
+  const auto late = Compiled(g, true), kept = Compiled(g, false);
+  const auto inputs = MakeRandomInputs(g, 3).tensors;
+  Session a(late), b(kept);
+  CheckSameBits(a.Run(inputs), b.Run(inputs));
+  CHECK(a.live_bytes() <= b.live_bytes());
+  CHECK(b.live_bytes() <= 4 * 64 * 64 * 4);
+}
+
+TEST_CASE("late values: a deadline holds while they are looked for") {
+  const Graph g = TwoChains(10000);
+  PassOptions options;
+  using Clock = std::chrono::steady_clock;
+  double share = 1;  // of the time of the pass, the longest between two polls
+  for (int tries = 0; tries < 3; ++tries) {
+    Clock::duration longest{};
+    const auto begin = Clock::now();
+    auto last = begin;
+    const PollCallback watch(
+        [&] {
+          const auto now = Clock::now();
+          longest = std::max(longest, now - last);
+          last = now;
+        },
+        0.0);
+    ApplyPass(g, "Fusion", options);
+    share = std::min(share, double(longest.count()) / double((Clock::now() - begin).count()));
+  }
+  CHECK(share < 0.5);
+  options.limits.deadline_s = 0.001;
+  const PollCallback stall([] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }, 0.0);
+  const auto error = Catch([&] { ApplyPass(g, "Fusion", options); });
+  REQUIRE(error);
+  CHECK(error->code == ErrorCode::kLimit);
 }
 
 }  // namespace weft::e2e

@@ -11,6 +11,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/op/op.h"
 #include "weft/support/error.h"
+#include "weft/support/request.h"
 
 namespace weft {
 namespace {
@@ -20,7 +21,8 @@ namespace {
 constexpr int64_t kHeldByte = 1000;    // in memory from where it is there to its reader
 constexpr int64_t kWrittenByte = 500;  // written for its late reader only
 constexpr int64_t kReadByte = 250;
-constexpr int kShortWay = 8;  // calls; what is read again so soon seldom holds the peak
+constexpr size_t kBetweenPolls = 1024;  // nodes
+constexpr int kShortWay = 8;            // calls; what is read again so soon seldom holds the peak
 constexpr int64_t kStep = 30, kDivision = 150, kCall = 600;  // an element
 
 /// a * b, at most what a cut may add up.
@@ -77,6 +79,7 @@ void FusionLate::Read() {
   moved_.assign(g_.id_bound(), 0);
   begin_.assign(1, 0);
   for (size_t k = 0; k < order_.size(); ++k) {
+    if (k % kBetweenPolls == 0) RequestScope::Poll();
     const NodePtr n = order_[k];
     place_[n->id()] = uint32_t(k);
     for (const NodeEntry& e : n->inputs)
@@ -98,6 +101,7 @@ void FusionLate::FindTimes() {
     for (const EntryKey& e : InputsOf(n->id()))
       if (e.present()) time_[n->id()] = std::max(time_[n->id()], time_[e.id] + int(waits_[e.id]));
   for (size_t k = order_.size(); k-- > 0;) {
+    if (k % kBetweenPolls == 0) RequestScope::Poll();
     const NodePtr n = order_[k];
     int latest = kForever;
     for (const Use& u : n->uses()) {
@@ -132,6 +136,7 @@ void FusionLate::FindHolds() {
   held_.assign(g_.id_bound(), kNever);
   for (const NodeEntry& e : g_.outputs) Hold({e.node->id(), e.index}, kForever);
   for (size_t k = order_.size(); k-- > 0;) {
+    if (k % kBetweenPolls == 0) RequestScope::Poll();
     const NodePtr n = order_[k];
     const NodeId id = n->id();
     const NodeKind kind = nodes_[id].kind;

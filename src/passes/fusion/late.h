@@ -54,6 +54,7 @@ struct LatePlan {
   std::vector<Copy> copies;   ///< operands first
   std::vector<NodeId> moved;  ///< read late only: nothing computes them early
   std::vector<Use> uses;
+  bool empty() const { return copies.empty() && moved.empty(); }
 };
 
 class FusionLate {

@@ -13,6 +13,7 @@
 #include "late.h"
 #include "min_cut.h"
 #include "weft/support/check.h"
+#include "weft/support/request.h"
 
 namespace weft {
 
@@ -23,8 +24,10 @@ class FusionLate::Cutter {
   void Run() {
     FindReaders();
     if (!units_.empty()) {
+      RequestScope::Poll();
       Grow();
       FindClosed();
+      RequestScope::Poll();
       if (Solve() && l_.ctx_.Fuel("fuse-late", l_.g_.node(readers_[0].user))) Apply();
     }
     HoldOperands();
@@ -115,8 +118,10 @@ class FusionLate::Cutter {
 
   void Grow() {
     constexpr size_t kAround = 32, kEach = 12;  // units, and more for each reader
+    constexpr size_t kBetweenPolls = 1024;
     const size_t most = kAround + kEach * readers_.size();
     for (size_t k = 0; k < units_.size(); ++k) {
+      if (k % kBetweenPolls == 0) RequestScope::Poll();
       if (!units_[k].member) continue;
       const NodeId id = units_[k].entry.id;
       const int space = units_[k].space;
@@ -136,6 +141,7 @@ class FusionLate::Cutter {
   void FindClosed() {
     for (bool changed = true; changed;) {
       changed = false;
+      RequestScope::Poll();
       for (size_t i = by_place_.size(); i-- > 0;) {
         Unit& u = At(by_place_[i]);
         if (!u.member) continue;
@@ -296,6 +302,7 @@ class FusionLate::Cutter {
 };
 
 void FusionLate::Cut(int time, const std::vector<uint32_t>& kernels) {
+  RequestScope::Poll();
   Cutter(*this, time, kernels).Run();
 }
 

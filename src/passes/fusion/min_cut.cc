@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "weft/support/request.h"
+
 namespace weft {
 
 void MinCut::AddEdge(int from, int to, int64_t capacity) {
@@ -14,7 +16,10 @@ void MinCut::AddEdge(int from, int to, int64_t capacity) {
 
 bool MinCut::Solve(int64_t most_work) {
   work_left_ = most_work;
-  while (FindLevels()) Push();
+  while (FindLevels()) {
+    RequestScope::Poll();
+    Push();
+  }
   if (work_left_ < 0) return false;
   FindSinkSide();
   return true;
@@ -41,8 +46,11 @@ void MinCut::Push() {
   at_ = first_;
   path_.clear();
   int node = kSource;
+  constexpr int64_t kBetweenPolls = 1024;
+  int64_t paths = 0;
   while (work_left_ >= 0) {
     if (node == kSink) {
+      if (++paths % kBetweenPolls == 0) RequestScope::Poll();
       int64_t flow = kInfinite;
       for (const int e : path_) flow = std::min(flow, edges_[size_t(e)].left);
       size_t full = path_.size();

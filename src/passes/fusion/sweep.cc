@@ -7,13 +7,16 @@
 #include "sweep.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "future.h"
 #include "late_copies.h"
 #include "multi.h"
 #include "rules.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/support/request.h"
 
 namespace weft {
 namespace {
@@ -48,6 +51,7 @@ class Sweep {
       future_.Find(plan_.ids, rules_, [&](size_t k) { return plan_.InputsOf(k); });
     }
     for (size_t k = 0; k < count; ++k) {
+      if (k % kBetweenPolls == 0) RequestScope::Poll();
       if (k + 2 * kAhead < count) Prefetch(plan_.order[k + 2 * kAhead].get());
       if (k + kAhead < count) nodes_.Prefetch(plan_.order[k + kAhead]->id());
       if (!ahead) Read(plan_.order[k]);
@@ -57,6 +61,7 @@ class Sweep {
       for (const NodeId id : plan_.ids)
         plan_.is_elementwise.push_back(nodes_[id].kind == NodeKind::kElementwise);
     NumberKernels();
+    if (trial_) CountStored();
     std::sort(plan_.parameters.begin(), plan_.parameters.end());
     return std::move(plan_);
   }
@@ -65,6 +70,7 @@ class Sweep {
   /// How many nodes ahead are asked for: enough to hide the way to memory, measured on a
   /// graph of 10^6 nodes.
   static constexpr size_t kAhead = 8;
+  static constexpr size_t kBetweenPolls = 1024;  // nodes
   /// Members of a group of row values that is looked through.
   static constexpr int kMaxRowChain = 16;
   static void Prefetch(const Node* n) {
@@ -444,6 +450,30 @@ class Sweep {
     }
   }
 
+  void CountStored() {
+    std::unordered_set<uint64_t> more;              // stored outputs but the first; looked up only
+    std::vector<uint8_t> stored(g_.id_bound(), 0);  // by id: the first is
+    for (size_t k = 0; k < plan_.ids.size(); ++k) {
+      const NodeId id = plan_.ids[k];
+      if (nodes_[id].kind == NodeKind::kShapeOnly) continue;
+      for (const EntryKey& e : plan_.InputsOf(k)) {
+        if (!e.present() || plan_.kernel_of[e.id] < 0 ||
+            plan_.kernel_of[e.id] == plan_.kernel_of[id])
+          continue;
+        if (e.index == 0 ? stored[e.id] != 0 : !more.insert(e.packed()).second) continue;
+        if (e.index == 0) stored[e.id] = 1;
+        const int shape = nodes_.ShapeOf(e);
+        if (shape < 0) continue;
+        const int64_t elements = nodes_.spaces().Elements(nodes_.spaces().SpaceOf(shape));
+        int64_t bytes = 0;
+        if (__builtin_mul_overflow(elements, std::max(1, DTypeBits(nodes_.TypeOf(e)) / 8),
+                                   &bytes) ||
+            __builtin_add_overflow(plan_.stored_bytes, bytes, &plan_.stored_bytes))
+          plan_.stored_bytes = std::numeric_limits<int64_t>::max();
+      }
+    }
+  }
+
   const Graph& g_;
   PassContext& ctx_;
   const std::vector<uint8_t>& late_;
@@ -470,11 +500,21 @@ class Sweep {
 
 FusionPlan PlanFusion(Graph& g, PassContext& ctx) {
   constexpr int kMostTrials = 8;
-  LateCopies late(g, ctx);
-  for (int i = 0; i < kMostTrials && late.any(); ++i)
-    if (late.Settle(Sweep(g, ctx, late.late(), true).Run())) break;
+  const std::vector<uint8_t> none;  // a sweep keeps the reference
+  LatePlan found;
+  if (ctx.option<int64_t>("max_ops") > 1 && ctx.option<int64_t>("late") != 0)
+    found = FusionLate(g, ctx).Run();
+  if (found.empty()) return Sweep(g, ctx, none, false).Run();
+  const int64_t stored_without = Sweep(g, ctx, none, true).Run().stored_bytes;
+  LateCopies late(g, ctx, found);
+  for (int i = 0;; ++i) {
+    const FusionPlan trial = Sweep(g, ctx, late.late(), true).Run();
+    if (i < kMostTrials && !late.Settle(trial)) continue;
+    late.Finish(late.gave_back() && trial.stored_bytes > stored_without);
+    break;
+  }
   FusionPlan plan = Sweep(g, ctx, late.late(), false).Run();
-  plan.late_copies = late.copies();
+  plan.late_copies = late.CountIn(plan);
   return plan;
 }
 

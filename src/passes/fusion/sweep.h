@@ -17,6 +17,7 @@ struct FusionPlan {
   std::vector<EntryKey> inputs;         ///< of order[k]: from input_begin[k] to input_begin[k + 1]
   std::vector<int> kernel_of;           ///< by id
   std::vector<uint8_t> is_elementwise;  ///< by place in the order; of a trial only
+  int64_t stored_bytes = 0;             ///< written by kernels for others; of a trial only
   int kernels = 0;                      ///< numbered by first appearance in the order
   /// By id, the part of its kernel that a node belongs to; empty where no kernel has several.
   std::vector<int> part_of;
@@ -27,7 +28,7 @@ struct FusionPlan {
   int64_t fused_ops = 0;
   int64_t level_refusals = 0;  ///< merges that only the levels were against
   int64_t parts = 0;           ///< groups that share a launch with others
-  int64_t late_copies = 0;     ///< nodes that are computed again where they are read
+  int64_t late_copies = 0;     ///< nodes in kernels that compute them again
 
   EntryKeys InputsOf(size_t k) const {
     return {inputs.data() + input_begin[k], input_begin[k + 1] - input_begin[k]};
