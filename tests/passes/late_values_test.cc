@@ -281,6 +281,66 @@ TEST_CASE("late values: no more lies in memory where copies do not fit") {
   CHECK(b.live_bytes() <= 4 * 64 * 64 * 4);
 }
 
+TEST_CASE(
+    "late values: where little fits in a kernel, variables are read before they are written") {
+  if (!HasCpu()) return;
+  int64_t copies = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    INFO(seed);
+    std::mt19937_64 rng(seed);
+    const auto pick = [&](size_t n) { return size_t(rng() % n); };
+    Graph g;
+    std::vector<NodeEntry> values = {
+        NodeEntry(g.AddInput("x", DType::kF32, Shape::OfInts({8, 8})))};
+    std::vector<NodeEntry> states;
+    const size_t products = 2 + pick(3);
+    for (size_t k = 0; k < 2 * products; ++k) {
+      std::vector<double> v;
+      for (int i = 0; i < 64; ++i) v.push_back(0.05 * double(pick(17)) - 0.4);
+      states.emplace_back(AddState(g, fmt::format("s{}", k), DType::kF32, Shape(),
+                                   Tensor::FromDoubles(DType::kF32, {8, 8}, v)));
+    }
+    for (size_t k = 0; k < products; ++k) {
+      values.push_back(ApplyOp("MatMul", {values.back(), states[2 * k]}));
+      for (size_t ops = 2 + pick(8); ops > 0; --ops) {
+        static const char* const kUnary[] = {"Tanh", "Sigmoid", "Erf", "Sin"};
+        const NodeEntry other = pick(2) ? values[pick(values.size())] : states[2 * pick(k + 1) + 1];
+        values.push_back(pick(2) ? ApplyOp(kUnary[pick(4)], {pick(3) ? values.back() : other})
+                                 : ApplyOp(pick(2) ? "Mul" : "Add", {values.back(), other}));
+      }
+    }
+    const NodeEntry loss =
+        ApplyOp("ReduceSum", {ApplyOp("Tanh", {values.back()})}, {{"keepdims", 0}});
+    const std::vector<NodeEntry> d = Gradients(g, {loss}, states);
+    std::vector<NodeEntry> updates;
+    for (size_t i = 0; i < states.size(); ++i)
+      if (d[i].node) updates.push_back(Assign(states[i], states[i] - d[i] * Scalar(d[i], 0.02)));
+    g.outputs = {loss, Group(updates)};
+    const auto inputs = MakeRandomInputs(g, seed).tensors;
+    const int64_t max_ops = int64_t(3 + pick(10));
+    const auto compiled = [&](int64_t is_late) {
+      CompileOptions options;
+      options.backend = "cpu";
+      options.pipeline = WithPass(StandardPipeline(), "Fusion",
+                                  {{"Fusion", {{"max_ops", max_ops}, {"late", is_late}}}})
+                             .ToString();
+      return Compile(g, options);
+    };
+    CompileOptions plain;
+    plain.backend = "ref";
+    const auto late = compiled(1);
+    copies += Copies(*late);
+    Session a(late), b(compiled(0)), ref(Compile(g, plain));
+    for (int k = 0; k < 4; ++k) {
+      const double x = a.Run(inputs)[0]->at(0), y = b.Run(inputs)[0]->at(0),
+                   want = ref.Run(inputs)[0]->at(0);
+      CHECK(x == doctest::Approx(y).epsilon(1e-4));
+      CHECK(x == doctest::Approx(want).epsilon(1e-4));
+    }
+  }
+  CHECK(copies > 50);
+}
+
 TEST_CASE("late values: a deadline holds while they are looked for") {
   const Graph g = TwoChains(10000);
   PassOptions options;
