@@ -42,8 +42,8 @@ class Session {
  public:
   /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all
   /// there are. `tune`: library calls are chosen by timing, where no earlier run has. `memory`:
-  /// what a run that is fed something may add (weft/runtime/program/program.h); runs throw kOutOfMemory where that cannot
-  /// be kept.
+  /// what a run that is fed something may add (weft/runtime/program/program.h); such runs throw
+  /// kOutOfMemory where that cannot be kept.
   explicit Session(const std::string& config = "cpu fusion", int threads = 0, bool tune = false,
                    const weft::MemoryBudget& memory = {});
   ~Session();

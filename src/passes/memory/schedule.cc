@@ -18,6 +18,8 @@
 #include "memory_problem_of.h"
 #include "plan_storage.h"
 #include "planned_order.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/plan/offset_planner.h"
@@ -45,11 +47,30 @@ constexpr size_t kSearched = 2;
 struct Arenas {
   std::array<int64_t, std::size(kSizes)> live = {};
   int64_t bytes = 0;  ///< with gaps, at the first size
+  int copies = 0;     ///< of contents of variables: time, which no bytes are worth
 };
+
+/// Contents that an order has brought apart from the variables that they are of.
+int CopiesOf(const Graph& g, const Order& order, const StoragePlan& plan) {
+  int copies = 0;
+  const auto apart = [&](const NodeEntry& a, const NodeEntry& b) {
+    const int *x = plan.of.find(a), *y = plan.of.find(b);
+    return x && y && *x != *y;
+  };
+  for (const NodeId id : order.nodes) {
+    const NodePtr n = g.node(id);
+    if (IsOp(n, builtin::kAssign)) copies += apart(n->inputs[1], NodeEntry(n));
+    if (IsOp(n, builtin::kRead)) copies += apart(n->inputs[0], NodeEntry(n));
+    for (const auto& [i, k] : WrittenInputs(n))
+      if (k >= 0) copies += apart(n->inputs[size_t(i)], NodeEntry(n, uint32_t(k)));
+  }
+  return copies;
+}
 
 Arenas ArenasOf(const Graph& g, const Order& order) {
   const StoragePlan plan = PlanStorage(g, order);
   Arenas arenas;
+  arenas.copies = CopiesOf(g, order, plan);
   for (size_t k = 0; k < std::size(kSizes); ++k) {
     SizeGuess guess(g, kSizes[k]);
     std::vector<PlanItem> items;
@@ -70,6 +91,7 @@ bool IsWorthIt(int64_t bytes, int64_t before) { return bytes <= before - before 
 /// Product of the shares that are left at the sizes that orders are searched for; 1: the order is
 /// not worth it.
 double ShareOf(const Arenas& arenas, const Arenas& before) {
+  if (arenas.copies > before.copies) return 1;
   if (!IsWorthIt(arenas.live[0], before.live[0]) || !IsWorthIt(arenas.bytes, before.bytes))
     return 1;
   double share = 1;
