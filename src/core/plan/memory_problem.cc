@@ -131,6 +131,8 @@ void CheckProblem(const MemoryProblem& problem) {
     }
     for (int a : n.after)
       WEFT_CHECK(a >= 0 && a < nodes && a != k, kInvalidModel, "node {} comes after none", k);
+    for (int b : n.before)
+      WEFT_CHECK(b >= 0 && b < nodes && b != k, kInvalidModel, "node {} comes before none", k);
   }
   for (int v = 0; v < values; ++v)
     WEFT_CHECK(made[size_t(v)] || problem.values[size_t(v)].producer < 0, kInvalidModel,
@@ -151,6 +153,8 @@ void CheckOrder(const MemoryProblem& problem, const MemoryOrder& order) {
     };
     for (int v : n.inputs) need(problem.values[size_t(v)].producer);
     for (int a : n.after) need(a);
+    for (int b : n.before)
+      WEFT_CHECK(!ran[size_t(b)], kInvalidModel, "step {} runs node {} behind node {}", step, k, b);
     ran[size_t(k)] = 1;
   }
   for (size_t k = 0; k < ran.size(); ++k)

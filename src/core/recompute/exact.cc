@@ -102,7 +102,7 @@ int64_t ExactSearch::Ahead(Set held, int done) const {
     open &= open - 1;
     if (runs >> maker & 1) continue;
     const Step& step = s_.steps[size_t(maker)];
-    if (!step.again) return -1;
+    if (!step.MayRunAt(done)) return -1;
     runs |= Set{1} << maker;
     cost += step.cost;
     const Set more = in_[size_t(maker)] & ~held & ~seen;
@@ -206,7 +206,7 @@ bool ExactSearch::Below(int64_t budget, Found* found, bool* whole) {
     }
     if (state.done < count_ && (in_[size_t(state.done)] & ~state.held) == 0) Run(at, state.done);
     for (int k = 0; k < state.done; ++k)
-      if (s_.steps[size_t(k)].again && (in_[size_t(k)] & ~state.held) == 0 &&
+      if (s_.steps[size_t(k)].MayRunAt(state.done) && (in_[size_t(k)] & ~state.held) == 0 &&
           (out_[size_t(k)] & useful_[size_t(state.done)] & ~state.held) != 0)
         Run(at, k);
   }

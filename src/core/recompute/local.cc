@@ -152,7 +152,7 @@ bool LocalSearch::Closure(const Candidate& c) {
     for (int w : s_.steps[size_t(again_[k])].inputs) {
       const int maker = s_.maker[size_t(w)];
       ++work;
-      if (!s_.steps[size_t(maker)].again || s_.bytes[size_t(w)] == 0 ||
+      if (!s_.steps[size_t(maker)].MayRunAt(c.at) || s_.bytes[size_t(w)] == 0 ||
           marked_[size_t(maker)] == mark_ || There(w, c.at))
         continue;
       marked_[size_t(maker)] = mark_;
@@ -213,7 +213,7 @@ std::vector<Candidate> LocalSearch::Candidates(int p, Weigh weigh) {
   std::vector<Candidate> all;
   const auto consider = [&](int at, int v) {
     const int maker = s_.maker[size_t(v)];
-    if (maker >= at || Copy{at, maker} == tabu_) return;
+    if (maker >= at || at > s_.steps[size_t(maker)].until || Copy{at, maker} == tabu_) return;
     double weight = 0, cost = 0;
     Candidate c{at, v, false, 0, 0};
     if (Weight(c, p, weigh, &weight, &cost)) {
@@ -222,7 +222,7 @@ std::vector<Candidate> LocalSearch::Candidates(int p, Weigh weigh) {
     }
     bool missing = false;
     for (int w : s_.steps[size_t(maker)].inputs)
-      missing = missing || (!There(w, at) && s_.steps[size_t(s_.maker[size_t(w)])].again);
+      missing = missing || (!There(w, at) && s_.steps[size_t(s_.maker[size_t(w)])].MayRunAt(at));
     if (!missing) return;
     c.deep = true;
     if (Weight(c, p, weigh, &weight, &cost)) {
@@ -403,7 +403,10 @@ void LocalSearch::Segments(int64_t limit) {
   Load({});
   const int turn = b_.peak_at(), steps = int(s_.steps.size());
   const int64_t high = b_.peak();
-  for (int parts = 2; parts <= 128 && !Out(limit); parts += std::max(1, parts / 5)) {
+  // All counts as they are, before work is spent on any: the best is about the square root.
+  const int most = std::max(128, int(4 * std::sqrt(double(steps))));
+  std::vector<Copies> loaded;
+  for (int parts = 2; parts <= most && !Out(limit); parts += std::max(1, parts / 5)) {
     // Border at equal shares of the bytes that are read behind the turn.
     std::vector<int> segment(size_t(steps), 0);
     int64_t sum = 0, far = 0;
@@ -442,13 +445,19 @@ void LocalSearch::Segments(int64_t limit) {
     }
     for (int k = 0; k < parts; ++k)
       if (first[size_t(k)] < steps)
-        for (int t : inner[size_t(k)]) copies.push_back({first[size_t(k)], t});
+        for (int t : inner[size_t(k)])
+          if (s_.steps[size_t(t)].MayRunAt(first[size_t(k)]))
+            copies.push_back({first[size_t(k)], t});
     std::sort(copies.begin(), copies.end());
     Load(copies);
     for (size_t k = copies.size(); k-- > 0;) Clean(copies[k].at, copies[k].step);
     journal_.clear();
     Record();
-    if (b_.peak() < high) Up(b_.peak(), limit);
+    if (b_.peak() < high) loaded.push_back(b_.copies());
+  }
+  for (size_t k = 0; k < loaded.size() && !Out(limit); ++k) {
+    Load(loaded[k]);
+    Up(b_.peak(), b_.work() + (limit - b_.work()) / int64_t(loaded.size() - k));
     Record();
     journal_.clear();
   }
@@ -491,13 +500,18 @@ std::vector<Found> LocalSearch::Run() {
   targets_.push_back(floor);
   std::sort(targets_.rbegin(), targets_.rend());
   targets_.erase(std::unique(targets_.begin(), targets_.end()), targets_.end());
-  const bool large = s_.steps.size() > 20000;
-  Descend(Weigh::kArea, budget_ * (large ? 80 : 30) / 100);
+  // Segments come first where single copies would take too long to get far.
+  const bool large = s_.steps.size() > 20000, segments_first = s_.steps.size() >= 3000;
+  if (segments_first) {
+    Segments(budget_ * (large ? 60 : 30) / 100);
+    Load({});
+  }
+  Descend(Weigh::kArea, budget_ * (large ? 100 : segments_first ? 45 : 30) / 100);
   if (!large) {
     Load({});
-    Descend(Weigh::kPeak, budget_ * 50 / 100);
+    Descend(Weigh::kPeak, budget_ * (segments_first ? 60 : 50) / 100);
   }
-  Segments(budget_ * (large ? 100 : 60) / 100);
+  if (!segments_first) Segments(budget_ * 60 / 100);
   // From the lowest segments on down.
   if (!large) {
     Load(best_.begin()->second.copies);

@@ -15,8 +15,55 @@ namespace {
 using recompute::Found;
 using recompute::Steps;
 
+/// The order without runs that nothing reads, of nodes that run elsewhere as well. What comes
+/// behind a node because it says so stays behind its first run.
+void DropUnread(const MemoryProblem& problem, MemoryOrder* order, MemoryOrder* moved) {
+  const size_t runs = order->size(), nodes = problem.nodes.size();
+  const int none = int(runs);
+  std::vector<int> left(nodes, 0), first(nodes, none), follower(nodes, none), next(nodes, none);
+  for (size_t r = 0; r < runs; ++r) {
+    const size_t k = size_t((*order)[r]);
+    if (left[k]++ == 0) first[k] = int(r);
+  }
+  for (size_t k = 0; k < nodes; ++k) {
+    for (const int a : problem.nodes[k].after)
+      follower[size_t(a)] = std::min(follower[size_t(a)], first[k]);
+    for (const int b : problem.nodes[k].before)
+      follower[k] = std::min(follower[k], first[size_t(b)]);
+  }
+  // The runs whose results each run reads, one after another.
+  std::vector<int> reads, begin, latest(problem.values.size(), -1);
+  for (size_t r = 0; r < runs; ++r) {
+    const MemoryNode& n = problem.nodes[size_t((*order)[r])];
+    begin.push_back(int(reads.size()));
+    for (const int v : n.inputs)
+      if (latest[size_t(v)] >= 0) reads.push_back(latest[size_t(v)]);
+    for (const int v : n.outputs) latest[size_t(v)] = int(r);
+  }
+  begin.push_back(int(reads.size()));
+  std::vector<char> stays(runs, 0);
+  for (size_t v = 0; v < problem.values.size(); ++v)
+    if (problem.values[v].keep && latest[v] >= 0) stays[size_t(latest[v])] = 1;
+  for (size_t r = runs; r-- > 0;) {
+    const size_t k = size_t((*order)[r]);
+    if (!stays[r] && left[k] > 1 && (first[k] != int(r) || next[k] < follower[k])) {
+      --left[k];
+      if (first[k] == int(r)) moved->push_back(int(k));
+      continue;
+    }
+    stays[r] = 1;
+    next[k] = int(r);
+    for (int i = begin[r]; i < begin[r + 1]; ++i) stays[size_t(reads[size_t(i)])] = 1;
+  }
+  size_t kept = 0;
+  for (size_t r = 0; r < runs; ++r)
+    if (stays[r]) (*order)[kept++] = (*order)[r];
+  order->resize(kept);
+}
+
 RecomputePlan Judge(const MemoryProblem& problem, MemoryOrder order, int64_t base_cost) {
   RecomputePlan plan;
+  DropUnread(problem, &order, &plan.moved);
   const MemoryUse use = UseOf(problem, order);
   plan.peak = use.peak;
   plan.extra_cost = use.cost - base_cost;

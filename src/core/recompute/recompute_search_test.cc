@@ -224,6 +224,50 @@ TEST_CASE("recompute: nothing that runs once runs again, and what is kept stays"
     CHECK(plan.peak == UseOf(p, GivenOrder(p)).peak);
 }
 
+/// Runs of nodes that run elsewhere too, and whose results nothing reads.
+int Unread(const MemoryProblem& p, const MemoryOrder& order) {
+  std::vector<int> runs(p.nodes.size(), 0), latest(p.values.size(), -1);
+  std::vector<char> read(order.size(), 0);
+  for (int k : order) ++runs[size_t(k)];
+  for (size_t r = 0; r < order.size(); ++r) {
+    for (int v : p.nodes[size_t(order[r])].inputs)
+      if (latest[size_t(v)] >= 0) read[size_t(latest[size_t(v)])] = 1;
+    for (int v : p.nodes[size_t(order[r])].outputs) latest[size_t(v)] = int(r);
+  }
+  for (size_t v = 0; v < p.values.size(); ++v)
+    if (p.values[v].keep) read[size_t(latest[v])] = 1;
+  int unread = 0;
+  for (size_t r = 0; r < order.size(); ++r) unread += !read[r] && runs[size_t(order[r])] > 1;
+  return unread;
+}
+
+TEST_CASE("recompute: a node runs again only where its results were read before") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const MemoryProblem p = seed % 2 ? Any(14, seed, false) : Training(20, seed, true);
+    for (const RecomputePlan& plan : RecomputePlans(p, GivenOrder(p)))
+      CHECK(Unread(p, plan.order) == 0);
+  }
+}
+
+TEST_CASE("recompute: no run stands behind what its node has to stay in front of") {
+  int again = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    MemoryProblem p = Training(seed % 2 ? 12 : 80, seed, true);
+    for (int k = 0; k + 1 < int(p.nodes.size()); k += 3)
+      p.nodes[size_t(k)].before = {k + 1 + int(random() % (p.nodes.size() - size_t(k) - 1))};
+    RecomputeEffort effort;
+    effort.work = 1'000'000;
+    const auto plans = RecomputePlans(p, GivenOrder(p), effort);
+    CheckPromises(p, plans);  // CheckOrder refuses what stands behind
+    for (int k : plans.back().order) again += !p.nodes[size_t(k)].before.empty();
+    again -= int((p.nodes.size() + 1) / 3);
+  }
+  CHECK(again > 0);
+}
+
 TEST_CASE("recompute: sums that leave 64 bits are refused, costs that near them are not") {
   MemoryProblem p = Training(10, 1, false);
   for (MemoryNode& n : p.nodes) n.cost = INT64_MAX / 64;

@@ -37,11 +37,15 @@ Steps::Steps(const MemoryProblem& p, const MemoryOrder& given) : node(given) {
   int shift = 0;
   while ((cost >> shift) > kMostCost) ++shift;
   steps.resize(given.size());
+  std::vector<int> at(given.size(), 0);
+  for (size_t t = 0; t < given.size(); ++t) at[size_t(given[t])] = int(t);
   for (size_t t = 0; t < given.size(); ++t) {
     const MemoryNode& n = p.nodes[size_t(given[t])];
     Step& s = steps[t];
     s.scratch = n.scratch;
     s.cost = n.cost >> shift;
+    s.until = int(given.size());
+    for (int b : n.before) s.until = std::min(s.until, at[size_t(b)]);
     const bool shows = OnlyShows(p, n);
     s.again = n.recompute && !n.outputs.empty() && !shows;
     std::vector<int> roots;

@@ -19,6 +19,8 @@ struct Step {
   int64_t scratch = 0;
   int64_t cost = 0;    ///< scaled so that sums of many copies stay within 64 bits
   bool again = false;  ///< it may run more than once
+  int until = 0;       ///< the last step that a run of it may stand in front of
+  bool MayRunAt(int at) const { return again && at <= until; }
 };
 
 struct Steps {

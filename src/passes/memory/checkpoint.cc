@@ -46,9 +46,8 @@ MemoryBudget ParseBudget(const std::string& text) {
 }
 
 double ParseShare(const std::string& text) {
-  std::string number = text;
-  if (!number.empty() && number.back() == '%') number.pop_back();
-  const auto share = TryParseDouble(number);
+  const bool marked = !text.empty() && text.back() == '%';
+  const auto share = TryParseDouble(marked ? text.substr(0, text.size() - 1) : std::string());
   WEFT_CHECK(share && *share >= 0 && *share <= 1000, kUsage,
              "'{}' is not a share of the cost of a run: expected a number as 10%", text);
   return *share / 100;
@@ -58,12 +57,16 @@ class Planner {
  public:
   Planner(const Graph& g, int64_t work)
       : g_(g), nodes_(PlannedNodes(g)), memory_(MemoryProblemOf(g, nodes_)) {
-    if (work > 0) effort_.work = work;
+    if (work > 0) work_ = work;
     const MemoryProblem& p = memory_.problem;
     for (size_t k = 0; k < nodes_.size(); ++k)
       for (auto [i, o] : WrittenInputs(nodes_[k]))
-        writers_[nodes_[k]->inputs[size_t(i)].node->id()].push_back(int(k));
-    for (size_t k = 0; k < nodes_.size(); ++k) Judge(int(k));
+        if (const NodePtr variable = VariableOf(nodes_[k]->inputs[size_t(i)]))
+          writers_[variable->id()].push_back(int(k));
+    for (size_t k = 0; k < nodes_.size(); ++k) {
+      Judge(int(k));
+      if (!writers_.empty()) memory_.problem.nodes[k].before = FindWritersBehind(int(k));
+    }
     given_ = UseOf(p, GivenOrder(p));
   }
 
@@ -75,23 +78,42 @@ class Planner {
   /// The cheapest plan for the goal, of those in the given order and in that of SearchOrder.
   /// `share` of the least peak without recomputation, where the budget is one.
   RecomputeChoice Choose(const MemoryBudget& budget, double cost_share) {
-    // A copy that would read a variable behind its next write is not made: once more without it.
-    for (int attempt = 0;; ++attempt) {
-      RecomputeChoice choice = Search(budget, cost_share);
-      const std::vector<int> late = ReadsTooLate(choice.plan.order);
-      if (late.empty()) return choice;
-      for (int k : late) Keep(k, "once-read-late");
-      if (attempt < 8) continue;
-      for (size_t k = 0; k < nodes_.size(); ++k)
-        if (ReadsWritten(int(k))) Keep(int(k), "once-read");
+    const MemoryProblem& p = memory_.problem;
+    const OrderPlan ordered = SearchOrder(p);
+    least_without_ = std::min(ordered.peak, given_.peak);
+    RecomputeGoal goal;
+    if (cost_share >= 0)
+      goal.cost_share = cost_share;
+    else if (budget.kind != MemoryBudget::Kind::kLeast)
+      goal.budget = budget.BytesOf(least_without_);
+    budget_ = goal.budget;
+    std::vector<MemoryOrder> orders{GivenOrder(p)};
+    if (ordered.peak < given_.peak) orders.push_back(ordered.order);
+    // The list of plans is the same whatever the goal, so that less is never asked for in vain
+    // where more is met.
+    RecomputeEffort effort;
+    effort.work = std::max<int64_t>(1, work_ / int64_t(orders.size()));
+    std::vector<RecomputePlan> plans;
+    for (const MemoryOrder& order : orders) {
+      std::vector<RecomputePlan> found = RecomputePlans(p, order, effort);
+      found.erase(std::remove_if(found.begin(), found.end(),
+                                 [&](const RecomputePlan& plan) { return ReadsTooLate(plan); }),
+                  found.end());
+      plans = JoinPlans(std::move(plans), std::move(found));
     }
+    return ChooseRecompute(p, plans, goal);
   }
 
   int64_t least_without() const { return least_without_; }
   int64_t budget() const { return budget_; }
 
   /// Steps that write a variable which step k reads, and stand behind it.
-  std::vector<int> WritersBehind(int k) const {
+  const std::vector<int>& WritersBehind(int k) const {
+    return memory_.problem.nodes[size_t(k)].before;
+  }
+
+ private:
+  std::vector<int> FindWritersBehind(int k) const {
     std::vector<int> writers;
     for (int v : memory_.problem.nodes[size_t(k)].inputs)
       if (const NodePtr n = WrittenBehind(v))
@@ -99,8 +121,6 @@ class Planner {
           if (writer > k) writers.push_back(writer);
     return writers;
   }
-
- private:
   void Keep(int k, const char* reason) {
     if (!std::exchange(memory_.problem.nodes[size_t(k)].recompute, false)) return;
     ++kept_[reason];
@@ -135,43 +155,34 @@ class Planner {
     return false;
   }
 
+  /// The variable that an entry is, or is the new content of; else null.
+  static NodePtr VariableOf(NodeEntry e) {
+    while (!e.node->is_variable()) {
+      NodeEntry written;
+      for (auto [i, o] : WrittenInputs(e.node))
+        if (o >= 0 && uint32_t(o) == e.index) written = e.node->inputs[size_t(i)];
+      if (!written.node) return nullptr;
+      e = written;
+    }
+    return e.node;
+  }
   /// The variable whose content a value shows, where something writes it; else null.
   NodePtr WrittenBehind(int value) const {
     const MemoryProblem& p = memory_.problem;
     while (p.values[size_t(value)].shows >= 0) value = p.values[size_t(value)].shows;
-    const NodePtr n = memory_.entries[size_t(value)].node;
-    return n->is_variable() && writers_.count(n->id()) ? n : nullptr;
+    const NodePtr n = VariableOf(memory_.entries[size_t(value)]);
+    return n && writers_.count(n->id()) ? n : nullptr;
   }
-  bool ReadsWritten(int k) const {
-    const std::vector<int>& inputs = memory_.problem.nodes[size_t(k)].inputs;
-    return std::any_of(inputs.begin(), inputs.end(), [&](int v) { return WrittenBehind(v); });
-  }
-  std::vector<int> ReadsTooLate(const MemoryOrder& order) const {
-    std::vector<int> late;
-    if (writers_.empty()) return late;
+  /// The search knows it of nodes; that no view is made again behind such a write is tested.
+  bool ReadsTooLate(const RecomputePlan& plan) const {
     std::vector<char> ran(nodes_.size(), 0);
-    for (int k : order) {
-      if (std::exchange(ran[size_t(k)], 1))
-        for (int writer : WritersBehind(k))
-          if (ran[size_t(writer)]) late.push_back(k);
+    for (size_t step = 0; !writers_.empty() && step < plan.order.size(); ++step) {
+      const int k = plan.order[step];
+      ran[size_t(k)] = 1;
+      for (int writer : memory_.problem.nodes[size_t(k)].before)
+        if (ran[size_t(writer)]) return true;
     }
-    return late;
-  }
-
-  RecomputeChoice Search(const MemoryBudget& budget, double cost_share) {
-    const MemoryProblem& p = memory_.problem;
-    const OrderPlan ordered = SearchOrder(p);
-    least_without_ = std::min(ordered.peak, given_.peak);
-    RecomputeGoal goal;
-    if (cost_share >= 0)
-      goal.cost_share = cost_share;
-    else if (budget.kind != MemoryBudget::Kind::kLeast)
-      goal.budget = budget.BytesOf(least_without_);
-    budget_ = goal.budget;
-    std::vector<RecomputePlan> plans = RecomputePlans(p, GivenOrder(p), effort_);
-    if (ordered.peak < given_.peak)
-      plans = JoinPlans(std::move(plans), RecomputePlans(p, ordered.order, effort_));
-    return ChooseRecompute(p, plans, goal);
+    return false;
   }
 
   const Graph& g_;
@@ -179,7 +190,7 @@ class Planner {
   GraphMemory memory_;
   std::map<NodeId, std::vector<int>> writers_;  ///< of a variable
   std::map<std::string, int> kept_;             ///< nodes that run once, by reason
-  RecomputeEffort effort_;
+  int64_t work_ = RecomputeEffort().work;
   int64_t least_without_ = 0, budget_ = -1;
   MemoryUse given_;
 };
@@ -189,21 +200,26 @@ std::string Holders(const GraphMemory& memory, const RecomputePlan& plan) {
   const MemoryProblem& p = memory.problem;
   const int at = UseOf(p, plan.order).at;
   if (at < 0) return "nothing";
-  std::vector<int> last(p.values.size(), -1), made(p.values.size(), -1);
+  // A value that is made again has bytes of its own each time.
+  struct Instance {
+    int value, made, last;
+  };
+  std::vector<Instance> instances;
+  std::vector<int> latest(p.values.size(), -1);  // of a view: the instance that it shows
   for (int step = 0; step < int(plan.order.size()); ++step) {
     const MemoryNode& n = p.nodes[size_t(plan.order[size_t(step)])];
-    for (int v : n.outputs)
-      if (step <= at) made[size_t(v)] = step;
-    for (int v : n.inputs) {
-      while (p.values[size_t(v)].shows >= 0) v = p.values[size_t(v)].shows;
-      last[size_t(v)] = step;
+    for (int v : n.inputs)
+      if (latest[size_t(v)] >= 0) instances[size_t(latest[size_t(v)])].last = step;
+    for (int v : n.outputs) {
+      const int shown = p.values[size_t(v)].shows;
+      latest[size_t(v)] = shown < 0 ? int(instances.size()) : latest[size_t(shown)];
+      if (shown < 0) instances.push_back({v, step, step});
     }
   }
   std::vector<int> alive;
-  for (int v = 0; v < int(p.values.size()); ++v)
-    if (p.values[size_t(v)].bytes > 0 && made[size_t(v)] >= 0 &&
-        (made[size_t(v)] == at || last[size_t(v)] >= at))
-      alive.push_back(v);
+  for (const Instance& i : instances)
+    if (p.values[size_t(i.value)].bytes > 0 && i.made <= at && i.last >= at)
+      alive.push_back(i.value);
   std::stable_sort(alive.begin(), alive.end(), [&](int a, int b) {
     return p.values[size_t(a)].bytes > p.values[size_t(b)].bytes;
   });
@@ -236,16 +252,18 @@ std::vector<std::string> OwnRows(Graph& g, const PassEntry& pass) {
   return names;
 }
 
-void MakeCopies(Graph& g, const Planner& planner, const MemoryOrder& order, PassContext& ctx) {
+void MakeCopies(Graph& g, const Planner& planner, const RecomputePlan& plan, PassContext& ctx) {
   const std::vector<std::string> names = OwnRows(g, ctx.pass());
   NodeMap<std::string> again = g.TakeAttrOr<NodeMap<std::string>>("recompute_of");
   std::vector<NodePtr> latest(planner.nodes().size());  // by step
+  std::vector<char> moved(planner.nodes().size(), 0);
+  for (int k : plan.moved) moved[size_t(k)] = 1;
   std::vector<int> step_of(g.id_bound(), -1);
   for (size_t k = 0; k < planner.nodes().size(); ++k) step_of[planner.nodes()[k]->id()] = int(k);
   Order planned;
   NodePtr before;  // what a copy waits for
   int64_t copies = 0;
-  for (int k : order) {
+  for (int k : plan.order) {
     const NodePtr n = planner.nodes()[size_t(k)];
     const auto current = [&](const NodeEntry& e) {
       return e.node ? NodeEntry(latest[size_t(step_of[e.node->id()])], e.index) : e;
@@ -266,10 +284,12 @@ void MakeCopies(Graph& g, const Planner& planner, const MemoryOrder& order, Pass
       const std::string name =
           n->attrs.name.empty() ? "%" + std::to_string(n->id()) : n->attrs.name;
       again.set(made, source ? *source : name);
+      ++copies;
+    }
+    if (made != n || moved[size_t(k)]) {
       if (before && before != n) made->control_deps.push_back(before);
       for (int writer : planner.WritersBehind(k))
         planner.nodes()[size_t(writer)]->control_deps.push_back(made);
-      ++copies;
     }
     latest[size_t(k)] = made;
     planned.nodes.push_back(made->id());
@@ -310,7 +330,7 @@ Graph Checkpoint(Graph g, PassContext& ctx) {
   }
   if (planner.given().cost > 0)
     ctx.Count("permille_added", choice.plan.extra_cost * 1000 / planner.given().cost);
-  MakeCopies(g, planner, choice.plan.order, ctx);
+  MakeCopies(g, planner, choice.plan, ctx);
   return g;
 }
 
@@ -350,9 +370,7 @@ WEFT_REGISTER_PASS(Checkpoint)
     .statistic("once-draws", "nodes that run once: they draw random numbers")
     .statistic("once-sized-by-data", "nodes that run once: the size of a result depends on data")
     .statistic("once-result", "nodes that run once: one of several outputs is a result")
-    .statistic("once-no-bytes", "nodes that run once: one of several outputs is not a tensor")
-    .statistic("once-read-late", "nodes that run once: they read a variable that is written later")
-    .statistic("once-read", "the same, where there are many");
+    .statistic("once-no-bytes", "nodes that run once: one of several outputs is not a tensor");
 
 }  // namespace
 }  // namespace weft

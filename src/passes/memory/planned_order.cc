@@ -8,8 +8,12 @@ namespace weft {
 std::vector<NodePtr> PlannedNodes(const Graph& graph) {
   std::vector<NodePtr> nodes = graph.TopoOrder();
   if (!graph.HasAttr("planned_order")) return nodes;
+  // What nothing reads any more is gone from both.
+  std::vector<char> lives(graph.id_bound(), 0);
+  for (const NodePtr n : nodes) lives[n->id()] = 1;
   std::vector<NodePtr> planned;
-  for (NodeId id : graph.GetAttr<Order>("planned_order").nodes) planned.push_back(graph.node(id));
+  for (const NodeId id : graph.GetAttr<Order>("planned_order").nodes)
+    if (id < lives.size() && lives[id]) planned.push_back(graph.node(id));
   return planned.size() == nodes.size() ? planned : nodes;
 }
 

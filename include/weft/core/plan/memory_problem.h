@@ -27,9 +27,10 @@ struct MemoryNode {
   /// (input, output) by position: where the input dies here, nothing else shows its block, and the
   /// output is not larger, the output is written over it. The first pair that fits is taken.
   std::vector<std::pair<int, int>> inplace;
-  int64_t scratch = 0;    ///< bytes that only this step needs
-  int64_t cost = 0;       ///< of running it once, in any unit
-  bool recompute = true;  ///< it may run more than once: pure, and worth nothing to keep
+  int64_t scratch = 0;           ///< bytes that only this step needs
+  int64_t cost = 0;              ///< of running it once, in any unit
+  bool recompute = true;         ///< it may run more than once: pure, and worth nothing to keep
+  std::vector<int> before = {};  ///< nodes that no run of this one may stand behind
 };
 
 struct MemoryProblem {

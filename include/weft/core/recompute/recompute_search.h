@@ -14,6 +14,7 @@ struct RecomputePlan {
   MemoryOrder order;       ///< a node that is named again runs again
   int64_t peak = 0;        ///< of `order`, by UseOf
   int64_t extra_cost = 0;  ///< of what runs again
+  MemoryOrder moved = {};  ///< nodes that run later than given: nothing reads them before
 };
 
 /// What is asked of a plan: the cheapest one at most `budget` bytes high; else the lowest one whose
@@ -31,7 +32,8 @@ struct RecomputeEffort {
 /// Plans from no recomputation (the given order, first) to the least memory that was found, each
 /// lower and dearer than the one before. They do not depend on a goal, so who takes the cheapest
 /// one that fits a budget never gets a higher peak for a smaller budget, nor a dearer plan for a
-/// larger one. First runs keep the given order. Polls the request.
+/// larger one. First runs keep the given order, but for those that only a later run of the same
+/// node is read of: they are left out. Polls the request.
 WEFT_API std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem,
                                                    const MemoryOrder& given,
                                                    const RecomputeEffort& effort = {});
