@@ -112,14 +112,16 @@ std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem, const Me
     RecomputePlan plan = Judge(problem, std::move(order), use.cost);
     if (plan.peak < use.peak) plans.push_back(std::move(plan));
   };
-  // What is solved whole is small: it may take a second.
-  const recompute::Frontier exact =
-      recompute::ExactFrontier(steps, use.peak, effort.work * 5, [&](const std::vector<int>& runs) {
+  // What is small has been looked through long before: a fraction of a second is enough.
+  constexpr int64_t kEnough = 50'000;  // for each step
+  const int64_t most = kEnough * (int64_t(steps.steps.size()) + 1);
+  const recompute::Frontier exact = recompute::ExactFrontier(
+      steps, use.peak, std::min(effort.work, 8 * most), [&](const std::vector<int>& runs) {
         return UseOf(problem, recompute::OrderOfRuns(problem, steps, runs)).peak;
       });
   for (const Found& f : exact.plans) take(recompute::OrderOfRuns(problem, steps, f.runs));
   if (!exact.whole)
-    for (const Found& f : recompute::LocalFrontier(steps, effort.work))
+    for (const Found& f : recompute::LocalFrontier(steps, std::min(effort.work, most)))
       take(recompute::OrderOf(problem, steps, f.copies));
   std::stable_sort(plans.begin(), plans.end(), [](const RecomputePlan& a, const RecomputePlan& b) {
     return a.extra_cost != b.extra_cost ? a.extra_cost < b.extra_cost : a.peak < b.peak;

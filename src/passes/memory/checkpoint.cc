@@ -65,7 +65,10 @@ class Planner {
           writers_[variable->id()].push_back(int(k));
     for (size_t k = 0; k < nodes_.size(); ++k) {
       Judge(int(k));
-      if (!writers_.empty()) memory_.problem.nodes[k].before = FindWritersBehind(int(k));
+      if (writers_.empty()) continue;
+      std::vector<MemoryNode>& nodes = memory_.problem.nodes;
+      nodes[k].before = FindWritersBehind(int(k));
+      for (int writer : nodes[k].before) nodes[size_t(writer)].after.push_back(int(k));
     }
     given_ = UseOf(p, GivenOrder(p));
   }

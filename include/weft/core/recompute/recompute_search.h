@@ -24,7 +24,8 @@ struct RecomputeGoal {
   double cost_share = -1;
 };
 
-/// How far to look, in units of work and not of time: the same problem has the same plans anywhere.
+/// How far to look at most (less where there is little to look at), in units of work and not of
+/// time: the same problem has the same plans anywhere.
 struct RecomputeEffort {
   int64_t work = 30'000'000;
 };
