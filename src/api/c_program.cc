@@ -7,6 +7,7 @@
 #include "weft/api/model.h"
 #include "weft/core/module/plugin.h"
 #include "weft/core/pass/pass.h"
+#include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/request.h"
@@ -62,7 +63,7 @@ struct Setup {
     if (o.cancel) compile.passes.cancel = o.cancel->token;
     if (o.memory_budget)
       compile.memory.budget = MemoryBudget::Parse(o.memory_budget, "WeftOptions.memory_budget");
-    if (o.hints) compile.memory.hints = ParseHints({o.hints}, "WeftOptions.hints");
+    if (o.hints) compile.memory.hints = ParseBindings({o.hints}, "WeftOptions.hints");
   }
   /// A compiled program runs on its own backend unless another one is asked for.
   LoadOptions Load() const {

@@ -127,6 +127,23 @@ std::string Quote(std::string_view text) {
   return out + '"';
 }
 
+std::string EscapeHtml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += uint8_t(c) < 0x20 ? ' ' : c;
+  }
+  return out;
+}
+
 std::string FormatBytes(int64_t bytes) {
   static const char* const kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double v = static_cast<double>(bytes);

@@ -104,7 +104,7 @@ TEST_CASE("checkpoint: twenty budgets of networks: met as run, monotone, the sam
     CheckSameBits(least.Run(in), want);
     // What calls take while they run is known when they are bound, not to a pass (that budgets hold
     // with it is in tests/runtime/memory/memory_budget_test.cc).
-    const int64_t low = least.tensor_bytes(), high = plain.tensor_bytes();
+    const int64_t low = least.memory().tensor_bytes, high = plain.memory().tensor_bytes;
     CHECK(low < high);
     int64_t before = 0;
     int copies_before = INT32_MAX;
@@ -115,9 +115,9 @@ TEST_CASE("checkpoint: twenty budgets of networks: met as run, monotone, the sam
       const auto program = CompileWithin(g, std::to_string(budget));
       Session session(program);
       CheckSameBits(session.Run(in), want);
-      CHECK(session.tensor_bytes() <= budget);
-      if (k > 0) CHECK(session.tensor_bytes() >= before - before / 50);
-      before = session.tensor_bytes();
+      CHECK(session.memory().tensor_bytes <= budget);
+      if (k > 0) CHECK(session.memory().tensor_bytes >= before - before / 50);
+      before = session.memory().tensor_bytes;
       copies_before = std::min(copies_before, Copies(*program));
     }
     CHECK(copies_before <= Copies(least.program()));
@@ -169,7 +169,7 @@ TEST_CASE("checkpoint: masks are not drawn anew, statistics move once, weights a
   CHECK(Copies(*program) > 0);
   Session least(program);
   for (int step = 0; step < 4; ++step) CheckSameBits(least.Run(in), plain.Run(in));
-  CHECK(least.tensor_bytes() < plain.tensor_bytes());
+  CHECK(least.memory().tensor_bytes < plain.memory().tensor_bytes);
   for (const char* name : {"w0", "w3", "mean0", "var2"}) {
     CAPTURE(name);
     CheckSameBits({least.store()->Get(name)}, {plain.store()->Get(name)});

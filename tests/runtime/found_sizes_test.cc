@@ -145,7 +145,7 @@ TEST_CASE("what values of operands tell is there when memory is laid out") {
   Session session(CompileFor(g, "cpu"));
   const TensorPtr x = Some({10000}, 10000);
   const int64_t small = ArenaOf(g, &session, {x, Int(10)});
-  CHECK(session.tensor_bytes() < 10000);
+  CHECK(session.memory().tensor_bytes < 10000);
   CHECK(ArenaOf(g, &session, {x, Int(5000)}) > small);
   CHECK(ArenaOf(g, &session, {x, Int(10)}) == small);
 }

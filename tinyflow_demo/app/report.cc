@@ -16,23 +16,6 @@ namespace {
 constexpr double kWidth = 640, kHeight = 240, kLeft = 56, kBottom = 32, kTop = 12, kRight = 12;
 constexpr size_t kMostPoints = 600;  // of one curve; more cannot be told apart
 
-std::string Escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 struct Curve {
   std::string name, colour;
   std::vector<std::pair<double, double>> points;
@@ -88,7 +71,7 @@ std::string Plot(const std::string& title, const std::string& x_name, std::vecto
     return kHeight - kBottom - (y - y_low) / (y_high - y_low) * (kHeight - kBottom - kTop);
   };
   std::string svg = fmt::format("<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {} {}\">",
-                                Escape(title), kWidth, kHeight);
+                                weft::EscapeHtml(title), kWidth, kHeight);
   const double y_step = NiceStep(y_high - y_low), x_step = NiceStep(x_high - x_low);
   for (double y = std::ceil(y_low / y_step) * y_step; y <= y_high; y += y_step)
     svg += fmt::format(
@@ -99,7 +82,7 @@ std::string Plot(const std::string& title, const std::string& x_name, std::vecto
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.6g}</text>", px(x),
                        kHeight - kBottom + 16, x);
   svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", kWidth - kRight,
-                     kHeight - 4, Escape(x_name));
+                     kHeight - 4, weft::EscapeHtml(x_name));
   for (const Curve& c : curves) {
     std::string points;
     for (const auto& [x, y] : c.points) points += fmt::format("{:.1f},{:.1f} ", px(x), py(y));
@@ -134,7 +117,7 @@ std::string Figures(const ReportData& d) {
   };
   std::string table = "<table>";
   for (const auto& [name, value] : figures)
-    table += fmt::format("<tr><th>{}</th><td>{}</td></tr>", name, Escape(value));
+    table += fmt::format("<tr><th>{}</th><td>{}</td></tr>", name, weft::EscapeHtml(value));
   return table + "</table>\n";
 }
 
@@ -162,7 +145,7 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
   constexpr const char* kTimes = "<th>us</th><th>share</th><th>floor</th>";
   std::string out = fmt::format("<table><tr><th>kind</th><th>steps</th>{}</tr>", kTimes);
   for (const auto& [kind, sum] : kinds)
-    out += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>", Escape(kind), sum.first,
+    out += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>", weft::EscapeHtml(kind), sum.first,
                        times(sum.second));
   out += fmt::format("<tr><td>all</td><td>{}</td>{}</tr></table>\n", rows.size(), times(all));
   out += fmt::format("<table><tr><th>step</th><th>kind</th>{}<th></th></tr>", kTimes);
@@ -170,7 +153,8 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td>{}<td><div class=\"bar\" "
         "style=\"width:{:.0f}px\"></div></td></tr>",
-        Escape(r.name), Escape(r.kind), times(r), 200 * r.microseconds / rows[0].microseconds);
+        weft::EscapeHtml(r.name), weft::EscapeHtml(r.kind), times(r),
+        200 * r.microseconds / rows[0].microseconds);
   return out + "</table>\n<p>floor: bytes / bandwidth + operations / peak of the machine.</p>\n";
 }
 
@@ -202,7 +186,7 @@ void WriteReport(const std::string& path, const ReportData& d) {
       fmt::format("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>"
                   "<style>{1}</style><h1>{0}</h1>\n{2}<h2>Curves</h2>\n{3}{4}"
                   "<h2>Where the time of a step goes</h2>\n{5}</html>\n",
-                  Escape(title), kStyle, Figures(d),
+                  weft::EscapeHtml(title), kStyle, Figures(d),
                   Plot("loss: every step, and the mean of every epoch", "step", {loss, mean}),
                   Plot(fmt::format("{} on the test {}, %", d.result->score, d.result->examples),
                        "epoch", {test}),

@@ -71,9 +71,9 @@ TEST_CASE("the arena of a training step is at most 1.01 times what it needs at o
       MESSAGE(name << ", " << config << ": arena " << step.arena_bytes() << " bytes, tensors "
                    << needed << ", with scratch memory " << step.live_bytes() << ", ratio "
                    << double(step.arena_bytes()) / double(step.live_bytes()));
-      CHECK(needed == step.tensor_bytes());
+      CHECK(needed == step.memory().tensor_bytes);
       CHECK(needed <= step.live_bytes());
-      CHECK(step.live_bytes() <= needed + step.scratch_bytes());
+      CHECK(step.live_bytes() <= needed + step.memory().scratch_bytes);
       CHECK(double(step.arena_bytes()) <= kMost * double(step.live_bytes()));
     }
 }

@@ -48,8 +48,6 @@ class Executable {
   int64_t arena_bytes() const { return session_->arena_bytes(); }
   int64_t live_bytes() const { return session_->live_bytes(); }
   weft::SessionMemory memory() const { return session_->memory(); }
-  int64_t tensor_bytes() const { return session_->tensor_bytes(); }
-  int64_t scratch_bytes() const { return session_->scratch_bytes(); }
   const weft::Program& program() const { return *program_; }
 
  private:

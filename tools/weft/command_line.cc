@@ -1,6 +1,8 @@
 /// command_line.cc: see command_line.h.
 #include "command_line.h"
 
+#include "weft/runtime/inputs/sample_inputs.h"
+
 namespace weft::tool {
 namespace {
 
@@ -60,7 +62,7 @@ void AddEngine(Options& app, EngineArgs* args) {
 }
 
 MemoryOptions MemoryArgs::Check() const {
-  return {MemoryBudget::Parse(budget, "--memory-budget"), ParseHints(hints, "--hint")};
+  return {MemoryBudget::Parse(budget, "--memory-budget"), ParseBindings(hints, "--hint")};
 }
 
 void AddMemory(Options& app, MemoryArgs* args) {

@@ -38,6 +38,8 @@ WEFT_API std::string ToLower(std::string_view text);
 /// In double quotes with \" \\ \n \t \r and \xHH for other control characters: any bytes, one
 /// printable line.
 WEFT_API std::string Quote(std::string_view text);
+/// As text within a page of HTML, also in the value of an attribute; control characters are blanks.
+WEFT_API std::string EscapeHtml(std::string_view text);
 /// "1.50 KiB", "12 B".
 WEFT_API std::string FormatBytes(int64_t bytes);
 

@@ -1,6 +1,7 @@
 /// flops.cc: see flops.h.
 #include "weft/core/op/flops.h"
 
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 
@@ -21,6 +22,20 @@ std::optional<SymInt> FlopsOf(const NodePtr& node, const ShapeMap& shapes) {
     known = known && out.back().fully_known();
   }
   return known ? (*f)(node, in, out) : SymInt();
+}
+
+std::vector<SymInt> FlopsOfAll(const NodePtr& node, const ShapeMap& shapes) {
+  std::vector<SymInt> all;
+  const auto add = [&all](const NodePtr& n, const ShapeMap& around) {
+    if (const std::optional<SymInt> flops = FlopsOf(n, around); flops && flops->known())
+      all.push_back(*flops);
+  };
+  if (!IsOp(node, builtin::kFused)) {
+    add(node, shapes);
+  } else if (const GraphPtr body = FusedBody(node); body->HasAttr("shape")) {
+    for (NodePtr n : body->TopoOrder()) add(n, body->GetAttr<ShapeMap>("shape"));
+  }
+  return all;
 }
 
 }  // namespace weft

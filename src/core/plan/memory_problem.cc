@@ -21,6 +21,7 @@ struct Lives {
   std::vector<int> first;  ///< instance of the first output of each step
   std::vector<int> last;   ///< step of the last read, by instance; of a view: unused
   std::vector<int> root;   ///< the instance whose bytes an instance shows; itself where it is none
+  std::vector<int> value, made;  ///< of each instance: what it is, and the step that makes it
 
   Lives(const MemoryProblem& p, const MemoryOrder& order) : reads(order.size()) {
     std::vector<int> latest(p.values.size(), -1);
@@ -38,6 +39,8 @@ struct Lives {
         const int of = shown < 0 ? self : latest[size_t(shown)];
         root.push_back(of < 0 ? -1 : shown < 0 ? self : root[size_t(of)]);
         last.push_back(int(step));
+        value.push_back(v);
+        made.push_back(int(step));
         latest[size_t(v)] = self;
       }
     }
@@ -104,6 +107,44 @@ MemoryUse UseOf(const MemoryProblem& problem, const MemoryOrder& order) {
     for (int i : dies[step]) live -= block[size_t(i)];
   }
   return use;
+}
+
+int64_t LargestStep(const MemoryProblem& problem) {
+  int64_t largest = 0;
+  for (const MemoryNode& n : problem.nodes) {
+    std::vector<int> roots;
+    for (int v : n.inputs) {
+      while (problem.values[size_t(v)].shows >= 0) v = problem.values[size_t(v)].shows;
+      if (problem.values[size_t(v)].producer >= 0) roots.push_back(v);
+    }
+    std::sort(roots.begin(), roots.end());
+    roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
+    int64_t read = 0, made = 0, over = 0;
+    for (int v : roots) read = CheckedAdd(read, problem.values[size_t(v)].bytes);
+    std::vector<char> written(n.outputs.size(), 0);
+    for (size_t k = 0; k < n.outputs.size(); ++k)
+      if (problem.values[size_t(n.outputs[k])].shows < 0)
+        made = CheckedAdd(made, problem.values[size_t(n.outputs[k])].bytes);
+    // At most: each result that may be written over an operand is.
+    for (auto [i, o] : n.inplace)
+      if (size_t(o) < written.size() && !std::exchange(written[size_t(o)], 1))
+        over = CheckedAdd(over, problem.values[size_t(n.outputs[size_t(o)])].bytes);
+    largest = std::max(largest,
+                       CheckedAdd(n.scratch, CheckedAdd(read, std::max<int64_t>(0, made - over))));
+  }
+  return largest;
+}
+
+std::vector<int> AliveAt(const MemoryProblem& problem, const MemoryOrder& order, int step) {
+  const Lives lives(problem, order);
+  const auto bytes = [&](int v) { return problem.values[size_t(v)].bytes; };
+  std::vector<int> alive;
+  for (size_t i = 0; i < lives.root.size(); ++i)
+    if (lives.root[i] == int(i) && bytes(lives.value[i]) > 0 && lives.made[i] <= step &&
+        step <= lives.last[i])
+      alive.push_back(lives.value[i]);
+  std::stable_sort(alive.begin(), alive.end(), [&](int a, int b) { return bytes(a) > bytes(b); });
+  return alive;
 }
 
 void CheckProblem(const MemoryProblem& problem) {

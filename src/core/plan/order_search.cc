@@ -134,7 +134,7 @@ class OrderSearch {
     lower_ = LowerBound(in_);
     enough_ = std::max(lower_, effort_.enough);
     if (plan.peak <= effort_.enough) {
-      plan.lower_bound = std::min(in_.exact ? lower_ : LargestStep(), plan.peak);
+      plan.lower_bound = std::min(in_.exact ? lower_ : LargestStep(problem_), plan.peak);
       return plan;
     }
     if (best_.peak < plan.peak) found_.push_back(best_.sequence);  // allocators are late in it
@@ -143,7 +143,7 @@ class OrderSearch {
       Parts();
       Windows();
     }
-    plan.lower_bound = in_.exact ? lower_ : LargestStep();
+    plan.lower_bound = in_.exact ? lower_ : LargestStep(problem_);
     for (auto it = found_.rbegin(); it != found_.rend(); ++it) Offer(*it, &plan);
     plan.lower_bound = std::min(plan.lower_bound, plan.peak);
     return plan;
@@ -151,28 +151,6 @@ class OrderSearch {
 
  private:
   bool Done() const { return best_.peak <= enough_; }
-  /// Bytes of operands, results that are written over none, and scratch, of one node.
-  int64_t LargestStep() const {
-    int64_t most = 0;
-    for (const MemoryNode& n : problem_.nodes) {
-      int64_t bytes = n.scratch;
-      std::vector<int> blocks;
-      for (int v : n.inputs) {
-        while (problem_.values[size_t(v)].shows >= 0) v = problem_.values[size_t(v)].shows;
-        if (problem_.values[size_t(v)].producer >= 0) blocks.push_back(v);
-      }
-      for (size_t o = 0; o < n.outputs.size(); ++o)
-        if (problem_.values[size_t(n.outputs[o])].shows < 0 &&
-            std::none_of(n.inplace.begin(), n.inplace.end(),
-                         [o](const auto& pair) { return size_t(pair.second) == o; }))
-          blocks.push_back(n.outputs[o]);
-      std::sort(blocks.begin(), blocks.end());
-      blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
-      for (const int v : blocks) bytes = CheckedAdd(bytes, problem_.values[size_t(v)].bytes);
-      most = std::max(most, bytes);
-    }
-    return most;
-  }
   void Found(Sequence sequence) {
     const int64_t peak = ProfileOf(in_, sequence).peak;
     if (peak < best_.peak) Better({std::move(sequence), peak});

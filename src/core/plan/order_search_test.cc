@@ -10,6 +10,8 @@
 #include <map>
 #include <random>
 
+#include "tests/support/random/small_world.h"
+
 namespace weft {
 namespace {
 
@@ -46,28 +48,6 @@ MemoryProblem RandomProblem(std::mt19937* random, int n, bool rich) {
     if (rich && below(6) == 0) node.scratch = 64 * below(6);
     if (rich && k > 0 && below(5) == 0) node.after.push_back(below(k));
   }
-  return p;
-}
-
-/// Watts and Strogatz: a ring where everyone knows four neighbours, each edge moved with
-/// probability 0.75; from lower numbers to higher ones.
-MemoryProblem SmallWorld(std::mt19937* random, int n) {
-  std::uniform_real_distribution<double> uniform(0, 1);
-  MemoryProblem p;
-  p.nodes.resize(size_t(n));
-  for (int k = 0; k < n; ++k) {
-    p.nodes[size_t(k)].outputs = {k};
-    p.values.push_back({1 + int64_t((*random)() % 8), k});
-  }
-  for (int k = 0; k < n; ++k)
-    for (int d = 1; d <= 2; ++d) {
-      int other = (k + d) % n;
-      if (uniform(*random) < 0.75) other = int((*random)() % unsigned(n));
-      if (other == k) continue;
-      std::vector<int>& inputs = p.nodes[size_t(std::max(k, other))].inputs;
-      const int from = std::min(k, other);
-      if (!std::count(inputs.begin(), inputs.end(), from)) inputs.push_back(from);
-    }
   return p;
 }
 

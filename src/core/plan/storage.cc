@@ -21,6 +21,13 @@ bool HoldsFromTheStart(const NodePtr& n) {
 
 }  // namespace
 
+SymInt ArenaBytes(const Type& type, const Shape& shape) {
+  if (!HasArenaPlace(type)) return SymInt();
+  const int bits = DTypeBits(type.dtype);
+  const SymInt n = shape.num_elements();
+  return bits % 8 == 0 ? n * SymInt(int64_t{bits / 8}) : CeilDiv(n * SymInt(int64_t{bits}), 8);
+}
+
 void VerifyStorage(const Graph& graph, const std::vector<NodeId>& order, const StoragePlan& plan) {
   const auto& view = Op::GetAttr<TIsView>("TIsView");
   // The value that each block holds: the entry at the end of its chain of views.

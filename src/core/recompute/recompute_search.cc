@@ -73,32 +73,6 @@ RecomputePlan Judge(const MemoryProblem& problem, MemoryOrder order, int64_t bas
 
 }  // namespace
 
-int64_t LargestStep(const MemoryProblem& problem) {
-  int64_t largest = 0;
-  for (const MemoryNode& n : problem.nodes) {
-    std::vector<int> roots;
-    for (int v : n.inputs) {
-      while (problem.values[size_t(v)].shows >= 0) v = problem.values[size_t(v)].shows;
-      if (problem.values[size_t(v)].producer >= 0) roots.push_back(v);
-    }
-    std::sort(roots.begin(), roots.end());
-    roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
-    int64_t read = 0, made = 0, over = 0;
-    for (int v : roots) read = CheckedAdd(read, problem.values[size_t(v)].bytes);
-    std::vector<char> written(n.outputs.size(), 0);
-    for (size_t k = 0; k < n.outputs.size(); ++k)
-      if (problem.values[size_t(n.outputs[k])].shows < 0)
-        made = CheckedAdd(made, problem.values[size_t(n.outputs[k])].bytes);
-    // At most: each result that may be written over an operand is.
-    for (auto [i, o] : n.inplace)
-      if (size_t(o) < written.size() && !std::exchange(written[size_t(o)], 1))
-        over = CheckedAdd(over, problem.values[size_t(n.outputs[size_t(o)])].bytes);
-    largest = std::max(largest,
-                       CheckedAdd(n.scratch, CheckedAdd(read, std::max<int64_t>(0, made - over))));
-  }
-  return largest;
-}
-
 std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem, const MemoryOrder& given,
                                           const RecomputeEffort& effort) {
   CheckProblem(problem);

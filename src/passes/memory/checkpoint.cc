@@ -203,29 +203,7 @@ std::string Holders(const GraphMemory& memory, const RecomputePlan& plan) {
   const MemoryProblem& p = memory.problem;
   const int at = UseOf(p, plan.order).at;
   if (at < 0) return "nothing";
-  // A value that is made again has bytes of its own each time.
-  struct Instance {
-    int value, made, last;
-  };
-  std::vector<Instance> instances;
-  std::vector<int> latest(p.values.size(), -1);  // of a view: the instance that it shows
-  for (int step = 0; step < int(plan.order.size()); ++step) {
-    const MemoryNode& n = p.nodes[size_t(plan.order[size_t(step)])];
-    for (int v : n.inputs)
-      if (latest[size_t(v)] >= 0) instances[size_t(latest[size_t(v)])].last = step;
-    for (int v : n.outputs) {
-      const int shown = p.values[size_t(v)].shows;
-      latest[size_t(v)] = shown < 0 ? int(instances.size()) : latest[size_t(shown)];
-      if (shown < 0) instances.push_back({v, step, step});
-    }
-  }
-  std::vector<int> alive;
-  for (const Instance& i : instances)
-    if (p.values[size_t(i.value)].bytes > 0 && i.made <= at && i.last >= at)
-      alive.push_back(i.value);
-  std::stable_sort(alive.begin(), alive.end(), [&](int a, int b) {
-    return p.values[size_t(a)].bytes > p.values[size_t(b)].bytes;
-  });
+  const std::vector<int> alive = AliveAt(p, plan.order, at);
   std::vector<std::string> each;
   for (size_t k = 0; k < alive.size() && k < 3; ++k)
     each.push_back(memory.entries[size_t(alive[k])].node->Describe() + " " +

@@ -49,12 +49,7 @@ class ProblemBuilder {
   bool HoldsFromTheStart(NodePtr n) const {
     return n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || ReorderedConstant(n);
   }
-  SymInt Bytes(const NodeEntry& e) const {
-    const int bits = DTypeBits(types_[e].dtype);
-    if (!HasArenaPlace(types_[e])) return SymInt();
-    const SymInt n = shapes_[e].num_elements();
-    return bits % 8 == 0 ? n * SymInt(int64_t{bits / 8}) : CeilDiv(n * SymInt(int64_t{bits}), 8);
-  }
+  SymInt Bytes(const NodeEntry& e) const { return ArenaBytes(types_[e], shapes_[e]); }
   /// In the arena.
   int64_t Room(const NodeEntry& e) {
     if (!HasArenaPlace(types_[e])) return 0;
@@ -111,23 +106,13 @@ class ProblemBuilder {
 
   /// Operations of the node, or of its body, and bytes of its operands and results.
   int64_t CostOf(NodePtr n) {
-    int64_t cost = FlopsIn(n, shapes_);
-    if (IsOp(n, builtin::kFused)) {
-      const GraphPtr body = FusedBody(n);
-      if (body->HasAttr("shape"))
-        for (NodePtr inside : body->TopoOrder())
-          cost += FlopsIn(inside, body->GetAttr<ShapeMap>("shape"));
-    }
+    int64_t cost = 0;
+    for (const SymInt flops : FlopsOfAll(n, shapes_)) cost += std::min(guess_.Of(flops), kMost);
     for (const NodeEntry& e : n->inputs)
       if (e.node) cost += guess_.Of(Bytes(e));
     for (uint32_t o = 0; o < n->num_outputs(); ++o) cost += guess_.Of(Bytes(NodeEntry(n, o)));
     return std::min(cost, kMost);
   }
-  int64_t FlopsIn(NodePtr n, const ShapeMap& shapes) {
-    const std::optional<SymInt> flops = FlopsOf(n, shapes);
-    return flops && flops->known() ? std::min(guess_.Of(*flops), kMost) : 0;
-  }
-
   /// Control edges of OrderMutation say most of it; a graph that was made without is held as it
   /// stands.
   void AddEffects() {

@@ -105,13 +105,7 @@ class Planner {
     live_until_.push_back(begin);
     return int(plan_.storages.size()) - 1;
   }
-  SymInt Bytes(const NodeEntry& e) const {
-    const Type t = types_[e];
-    const int bits = DTypeBits(t.dtype);
-    if (bits == 0) return SymInt();
-    const SymInt n = shapes_[e].num_elements();
-    return bits % 8 == 0 ? n * SymInt(int64_t{bits / 8}) : CeilDiv(n * SymInt(int64_t{bits}), 8);
-  }
+  SymInt Bytes(const NodeEntry& e) const { return ArenaBytes(types_[e], shapes_[e]); }
   void Give(const NodeEntry& e, int storage) {
     plan_.of.set(e, storage);
     live_until_[size_t(storage)] =

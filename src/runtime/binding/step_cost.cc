@@ -5,24 +5,22 @@
 #include <algorithm>
 #include <map>
 
-#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/flops.h"
 #include "weft/support/error.h"
 
 namespace weft {
-namespace {
 
-/// Of one operator; 0 where it does not say, or only for extents that are not bound.
-int64_t BoundFlops(const NodePtr& n, const ShapeMap& shapes, const SymBindings& symbols) {
-  try {
-    const std::optional<SymInt> cost = FlopsOf(n, shapes);
-    return cost && cost->known() ? Evaluate(*cost, symbols) : 0;
-  } catch (const Error&) {
-    return 0;
+int64_t FlopsAt(const NodePtr& node, const ShapeMap& shapes, const SymBindings& symbols) {
+  int64_t sum = 0;
+  for (const SymInt flops : FlopsOfAll(node, shapes)) {
+    try {
+      sum += Evaluate(flops, symbols);
+    } catch (const Error&) {
+      // of extents that are not bound
+    }
   }
+  return sum;
 }
-
-}  // namespace
 
 int64_t BytesOf(const Step& step, const ExecutionPlan& plan, const Binding& b) {
   int64_t bytes = 0;
@@ -52,18 +50,8 @@ StepCost CostOf(const NodePtr& n, const std::vector<TensorPtr>& in,
   };
   for (size_t i = 0; i < in.size(); ++i) add(n->inputs[i], in[i]);
   for (size_t i = 0; i < out.size(); ++i) add(NodeEntry(n, uint32_t(i)), out[i]);
-  cost.flops = BoundFlops(n, shapes, {});
+  cost.flops = FlopsAt(n, shapes, {});
   return cost;
-}
-
-int64_t FlopsAt(const NodePtr& node, const ShapeMap& shapes, const SymBindings& symbols) {
-  if (!IsOp(node, builtin::kFused)) return BoundFlops(node, shapes, symbols);
-  const GraphPtr body = FusedBody(node);
-  if (!body->HasAttr("shape")) return 0;
-  const ShapeMap& inside = body->GetAttr<ShapeMap>("shape");
-  int64_t flops = 0;
-  for (NodePtr n : body->TopoOrder()) flops += BoundFlops(n, inside, symbols);
-  return flops;
 }
 
 StepCost CostOf(const Step& step, const ExecutionPlan& plan, const Binding& b,

@@ -18,31 +18,6 @@ namespace {
 
 using Ways = std::vector<std::unique_ptr<Program::Impl>>;
 
-/// Of all ways at the same extents.
-struct Choice {
-  size_t way = 0;
-  int64_t limit = INT64_MAX;
-  bool met = true;
-  std::vector<MemoryReport> reports;  ///< by way, as far as the one taken
-};
-
-Choice ChooseWay(const Ways& ways, const MemoryBudget& budget,
-                 const std::vector<TensorPtr>& tensors) {
-  Choice c;
-  size_t least = 0;
-  for (size_t w = 0; w < ways.size(); ++w) {
-    c.reports.push_back(ways[w]->Report(tensors));
-    const int64_t bytes = c.reports[w].Counted(budget);
-    if (w == 0) c.limit = budget.BytesOf(bytes);
-    if (bytes < c.reports[least].Counted(budget)) least = w;
-    c.way = w;
-    if (bytes <= c.limit) return c;
-  }
-  c.way = least;
-  c.met = budget.kind == MemoryBudget::Kind::kLeast;
-  return c;
-}
-
 [[noreturn]] void ThrowUnmet(const MemoryReport& least, const MemoryBudget& budget, int64_t limit) {
   const std::string step =
       least.at_step < 0 ? "" : fmt::format(", most at '{}'", least.steps[size_t(least.at_step)]);
@@ -63,6 +38,34 @@ Choice ChooseWay(const Ways& ways, const MemoryBudget& budget,
                   "results take {}",
                   budget.all ? "all:" : "", least.Counted(budget),
                   FormatBytes(least.Counted(budget)), FormatBytes(least.floor_bytes)));
+}
+
+/// Of all ways at the same extents.
+struct Choice {
+  size_t way = 0;
+  int64_t limit = INT64_MAX;          ///< of what counts; of the least, what it takes
+  std::vector<MemoryReport> reports;  ///< by way, as far as they were looked at
+  const MemoryReport& taken() const { return reports[way]; }
+};
+
+/// Throws kOutOfMemory where no way meets the budget.
+Choice ChooseWay(const Ways& ways, const MemoryBudget& budget,
+                 const std::vector<TensorPtr>& tensors) {
+  Choice c;
+  for (size_t w = 0; w < ways.size(); ++w) {
+    c.reports.push_back(ways[w]->Report(tensors));
+    const int64_t bytes = c.reports[w].Counted(budget);
+    if (w == 0) c.limit = budget.BytesOf(bytes);
+    if (bytes < c.taken().Counted(budget)) c.way = w;
+    if (bytes > c.limit) continue;
+    c.way = w;
+    return c;
+  }
+  if (budget.kind == MemoryBudget::Kind::kLeast)
+    c.limit = c.taken().Counted(budget);
+  else if (c.taken().exact())
+    ThrowUnmet(c.taken(), budget, c.limit);
+  return c;
 }
 
 class BudgetProgram final : public Program::Impl {
@@ -93,20 +96,19 @@ class BudgetProgram final : public Program::Impl {
     return enter.way().Start(enter.inner(), inputs, outputs);
   }
   MemoryReport Report(const std::vector<TensorPtr>& tensors) const override {
-    Choice c = ChooseWay(ways_, budget_, tensors);
-    if (!c.met && c.reports[c.way].exact()) ThrowUnmet(c.reports[c.way], budget_, c.limit);
-    MemoryReport r = std::move(c.reports[c.way]);
+    const Choice c = ChooseWay(ways_, budget_, tensors);
+    MemoryReport r = c.taken();
     if (!known_.empty()) {
       r.ways = known_;
       r.way = known_.size() - 1;
       return r;
     }
     r.way = c.way;
-    const SymBindings symbols = SymbolsOf(tensors);
+    const SymBindings symbols = SymbolsOf(*this, tensors);
     for (size_t w = 0; w < ways_.size(); ++w) {
-      MemoryWay way = WayOf(ways_[w]->graph_, symbols);
-      way.peak_bytes = w == c.way ? r.peak_bytes : ways_[w]->Report(tensors).peak_bytes;
-      r.ways.push_back(way);
+      r.ways.push_back(WayOf(ways_[w]->graph_, symbols));
+      r.ways[w].peak_bytes =
+          w < c.reports.size() ? c.reports[w].peak_bytes : ways_[w]->Report(tensors).peak_bytes;
     }
     return r;
   }
@@ -189,38 +191,24 @@ class BudgetProgram final : public Program::Impl {
     BudgetState& outer_;
   };
 
-  SymBindings SymbolsOf(const std::vector<TensorPtr>& tensors) const {
-    SymBindings out;
-    for (size_t i = 0; i < inputs_.size() && i < tensors.size(); ++i) {
-      const Shape& s = inputs_[i].shape;
-      for (int d = 0; s.has_rank() && d < std::min(s.rank(), tensors[i]->rank()); ++d)
-        if (s[d].known() && s[d].is_symbol())
-          out[s[d].symbol_name()] = tensors[i]->dims()[size_t(d)];
-      if (inputs_[i].number.known() && tensors[i]->rank() == 2)
-        out[inputs_[i].number.symbol_name()] = tensors[i]->dims()[1];
-    }
-    return out;
-  }
   void Take(BudgetState& s, const std::vector<TensorPtr>& inputs) const {
-    std::vector<TensorPtr> all = inputs;
-    all.insert(all.end(), s.variables.begin(), s.variables.end());
     std::vector<int64_t> key;
-    for (const TensorPtr& t : all) {
-      key.push_back(t->rank());
-      key.insert(key.end(), t->dims().begin(), t->dims().end());
-    }
+    const auto note = [&key](const Tensor& t) {
+      key.push_back(t.rank());
+      key.insert(key.end(), t.dims().begin(), t.dims().end());
+    };
+    for (const TensorPtr& t : inputs) note(*t);
+    for (const auto& t : s.variables) note(*t);
     if (s.key == key && s.budget_bytes >= 0) return;
     const Taken taken = [&] {
       std::lock_guard lock(mutex_);
       return taken_.GetOrMake(key, [&] {
+        std::vector<TensorPtr> all = inputs;
+        all.insert(all.end(), s.variables.begin(), s.variables.end());
         const Choice c = ChooseWay(ways_, budget_, all);
-        const MemoryReport& r = c.reports[c.way];
-        if (!c.met && r.exact()) ThrowUnmet(r, budget_, c.limit);
-        const bool least = budget_.kind == MemoryBudget::Kind::kLeast;
-        const int64_t limit = least ? r.Counted(budget_) : c.limit;
-        const int64_t most = limit - (r.Counted(budget_) - r.peak_bytes);
-        return Taken{c.way, limit, most,
-                     WayOf(ways_[c.way]->graph_, SymbolsOf(inputs)).recompute_flops};
+        const MemoryReport& r = c.taken();
+        return Taken{c.way, c.limit, c.limit - (r.Counted(budget_) - r.peak_bytes),
+                     WayOf(ways_[c.way]->graph_, SymbolsOf(*this, all)).recompute_flops};
       });
     }();
     s.key = std::move(key);
@@ -244,24 +232,6 @@ class BudgetProgram final : public Program::Impl {
 
 std::unique_ptr<Program::Impl> MakeBudgetProgram(PlannedWays planned) {
   return std::make_unique<BudgetProgram>(std::move(planned));
-}
-
-SymBindings ParseHints(const std::vector<std::string>& texts, const std::string& option) {
-  SymBindings out;
-  for (const std::string& text : texts)
-    for (const std::string& part : Split(text, ',')) {
-      const size_t eq = part.find('=');
-      const std::string name(Trim(std::string_view(part).substr(0, std::min(eq, part.size()))));
-      const std::optional<int64_t> value =
-          eq == std::string::npos ? std::nullopt
-                                  : TryParseInt64(Trim(std::string_view(part).substr(eq + 1)));
-      if (name.empty() || !value || *value < 0)
-        ThrowError(ErrorCode::kUsage,
-                   fmt::format("expected SYM=N with an integer >= 0, got '{}'", part), option);
-      if (!out.emplace(name, *value).second)
-        ThrowError(ErrorCode::kUsage, fmt::format("'{}' is given twice", name), option);
-    }
-  return out;
 }
 
 MemoryWay WayOf(const Graph& graph, const SymBindings& bindings) {

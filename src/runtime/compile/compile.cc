@@ -42,8 +42,6 @@ struct CutPipeline {
       (behind ? tail : head).push_back(spec);
     }
   }
-
- private:
   static bool Provides(const PassEntry& pass, const char* attr) {
     return std::count(pass.provides.begin(), pass.provides.end(), attr) > 0;
   }
@@ -179,26 +177,64 @@ class Planner {
   std::function<bool(const PassEntry&, const Graph&)> user_enters_;
 };
 
-/// Plans one graph, perhaps in several ways.
+/// Plans one graph, perhaps in several ways, which differ behind its code only.
 class GraphPlanner {
  public:
   GraphPlanner(const Pipeline& pipeline, Graph graph, const PassOptions& passes)
       : passes_(passes), cut_(pipeline) {
     head_ = ApplyPasses(std::move(graph), cut_.head, passes_);
   }
-  /// `arena_bytes`: as PlanWay takes it.
-  Planned Plan(int64_t arena_bytes = INT64_MAX) const {
+  Planned Plan() const { return PlanBehind(head_, cut_); }
+  /// `arena_bytes`: as PlanWay takes it. Records are those of this way.
+  Planned PlanWithin(int64_t arena_bytes) {
+    if (!coded_ && !apart_) MakeCode();
+    passes_.records->resize(coded_ ? records_ : head_records_);
     CutPipeline cut = cut_;
-    cut.tail = WithBudget(cut.tail, arena_bytes);
+    if (apart_) {
+      cut.tail = WithBudget(cut.tail, arena_bytes);
+      return PlanBehind(head_, cut);
+    }
     Planned planned;
-    planned.graph = Planner(cut, passes_).Plan(head_, &planned.why_regions);
+    planned.graph = ApplyPasses(*coded_, WithBudget(order_, arena_bytes), passes_);
     return planned;
   }
 
  private:
+  Planned PlanBehind(const Graph& head, const CutPipeline& cut) const {
+    Planned planned;
+    planned.graph = Planner(cut, passes_).Plan(head, &planned.why_regions);
+    return planned;
+  }
+  /// All that ways have in common. Regions and bodies are planned as they are met, each way by
+  /// itself.
+  void MakeCode() {
+    head_records_ = passes_.records->size();
+    CutPipeline code = cut_;
+    code.tail = Pipeline();
+    for (const PassSpec& spec : cut_.tail.passes()) {
+      const bool orders =
+          !order_.passes().empty() || CutPipeline::Provides(*PassEntry::Get(spec.name), "order");
+      (orders ? order_ : code.tail).push_back(spec);
+    }
+    const std::vector<NodePtr> nodes = head_.TopoOrder();
+    apart_ = std::any_of(nodes.begin(), nodes.end(), [&](const NodePtr& n) {
+      return !n->is_variable() && !BodyNames(n).empty();
+    });
+    if (apart_) return;
+    Planned planned = PlanBehind(head_, code);
+    apart_ = !planned.why_regions.empty();
+    if (!apart_) coded_ = std::move(planned.graph);
+    records_ = passes_.records->size();
+  }
+
   const PassOptions& passes_;
   const CutPipeline cut_;
   Graph head_;
+  // Of PlanWithin:
+  Pipeline order_;              ///< the passes from the one that orders steps on
+  std::optional<Graph> coded_;  ///< the graph in front of them
+  bool apart_ = false;
+  size_t head_records_ = 0, records_ = 0;
 };
 
 Planned PlanBy(const Pipeline& pipeline, Graph graph, const PassOptions& passes) {
@@ -257,6 +293,10 @@ void CheckHints(const std::vector<std::string>& symbols, const SymBindings& hint
   }
 }
 
+void SetHints(const SymBindings& hints, Graph* graph) {
+  if (!hints.empty()) graph->SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
+}
+
 /// A value of every symbol: those that are given, and likely ones.
 SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
   const std::vector<std::string> symbols = SymbolsOf(graph), fed = InputSymbols(graph);
@@ -287,12 +327,11 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   const SymBindings hints = HintsFor(graph, options.memory.hints);
   const bool is_static = hints.empty();
   const PassOptions passes = PassesOf(options, *backend);
-  graph.SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
-  const GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
+  SetHints(hints, &graph);
+  GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
   return MakeBudgetProgram(
       PlanWays(options.memory.budget, hints, is_static, [&](int64_t arena_bytes) {
-        options.passes.records->clear();  // of the way that is looked at
-        auto way = MakePlannedProgram(planner.Plan(arena_bytes).graph, backend);
+        auto way = MakePlannedProgram(planner.PlanWithin(arena_bytes).graph, backend);
         DescribeProgram(way.get(), options.backend);
         way->limits_ = options.passes.limits;
         way->TakeCallOptions(options.calls);
@@ -313,14 +352,11 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   std::vector<PassRecord>& records = *recorded.passes.records;
   records.clear();
   std::unique_ptr<Program::Impl> made;
-  const SymBindings& hints = options.memory.hints;
-  if (!hints.empty() && !options.memory.budget.any()) {
-    CheckHints(SymbolsOf(graph), hints);
-    graph.SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
-  }
   if (options.memory.budget.any()) {
     made = CompileToBudget(std::move(graph), recorded, backend);
   } else {
+    if (!options.memory.hints.empty()) CheckHints(SymbolsOf(graph), options.memory.hints);
+    SetHints(options.memory.hints, &graph);
     Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
     made = MakeAnyProgram(std::move(planned.graph), backend);
   }

@@ -439,6 +439,24 @@ std::vector<std::string> InputSymbols(const Graph& graph) {
   return {names.begin(), names.end()};
 }
 
+SymBindings ParseBindings(const std::vector<std::string>& texts, const std::string& option) {
+  SymBindings out;
+  for (const std::string& text : texts)
+    for (const std::string& part : Split(text, ',')) {
+      const size_t eq = part.find('=');
+      const std::string name(Trim(std::string_view(part).substr(0, std::min(eq, part.size()))));
+      const std::optional<int64_t> value =
+          eq == std::string::npos ? std::nullopt
+                                  : TryParseInt64(Trim(std::string_view(part).substr(eq + 1)));
+      if (name.empty() || !value || *value < 0)
+        ThrowError(ErrorCode::kUsage,
+                   fmt::format("expected SYM=N with an integer >= 0, got '{}'", part), option);
+      if (!out.emplace(name, *value).second)
+        ThrowError(ErrorCode::kUsage, fmt::format("'{}' is given twice", name), option);
+    }
+  return out;
+}
+
 ChosenDims ChooseDims(const Graph& graph, const SymBindings& given, const InputDims& dims,
                       const DimWishes& wishes) {
   return Chooser(graph, given, dims).Choose(wishes);

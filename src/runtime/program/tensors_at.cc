@@ -1,5 +1,7 @@
 #include "tensors_at.h"
 
+#include <algorithm>
+
 #include "weft/runtime/program/memory.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
@@ -27,6 +29,20 @@ std::vector<TensorPtr> TensorsAt(const Program::Impl& program, const SymBindings
       else
         out.push_back(std::make_shared<Tensor>(spec.dtype, std::move(dims), &none, owner));
     }
+  return out;
+}
+
+SymBindings SymbolsOf(const Program::Impl& program, const std::vector<TensorPtr>& tensors) {
+  SymBindings out;
+  const size_t fed = program.inputs_.size();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const IoSpec& spec = i < fed ? program.inputs_[i] : program.variables_[i - fed];
+    const Shape& s = spec.shape;
+    for (int d = 0; s.has_rank() && d < std::min(s.rank(), tensors[i]->rank()); ++d)
+      if (s[d].known() && s[d].is_symbol()) out[s[d].symbol_name()] = tensors[i]->dims()[size_t(d)];
+    if (spec.number.known() && tensors[i]->rank() == 2)
+      out[spec.number.symbol_name()] = tensors[i]->dims()[1];
+  }
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/program/predict_parts.h"
+#include "runtime/program/tensors_at.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/support/checked.h"
@@ -31,15 +32,9 @@ MemoryReport ReportRegions(const Program::Impl& program, Backend& backend,
                            const std::vector<TensorPtr>& tensors) {
   const Graph& g = program.graph_;
   MemoryReport r;
-  SymBindings bindings;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const size_t fed = program.inputs_.size();
-    const IoSpec& spec = i < fed ? program.inputs_[i] : program.variables_[i - fed];
-    for (int d = 0; spec.shape.has_rank() && d < tensors[i]->rank() && d < spec.shape.rank(); ++d)
-      if (spec.shape[d].known() && spec.shape[d].is_symbol())
-        bindings[spec.shape[d].symbol_name()] = tensors[i]->dims()[size_t(d)];
-    (i < fed ? r.input_bytes : r.variable_bytes) += tensors[i]->num_bytes();
-  }
+  const SymBindings bindings = SymbolsOf(program, tensors);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    (i < program.inputs_.size() ? r.input_bytes : r.variable_bytes) += tensors[i]->num_bytes();
   const ArenaParts parts = PredictParts(g, backend, program.call_options_, bindings, &r);
   r.arena_bytes = parts.sum();
   r.at_most = parts.at_most;

@@ -132,14 +132,13 @@ void Session::Initialise() {
 }
 
 int64_t Session::live_bytes() const { return state_->live_bytes; }
-int64_t Session::tensor_bytes() const { return state_->tensor_bytes; }
-int64_t Session::scratch_bytes() const { return state_->scratch_bytes; }
 int64_t Session::arena_bytes() const { return state_->arena_bytes + state_->inside_bytes; }
 SessionMemory Session::memory() const {
   const ProgramState& s = *state_;
   SessionMemory m;
   m.arena_bytes = arena_bytes();
   m.bound_bytes = s.live_bytes;
+  m.tensor_bytes = s.tensor_bytes;
   m.scratch_bytes = s.scratch_bytes;
   m.output_bytes = s.output_bytes;
   m.peak_bytes = m.arena_bytes + m.output_bytes;

@@ -7,6 +7,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/training_networks.h"
 #include "weft/core/graph/effects.h"
+#include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/program/memory.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/runtime/session/variable_store.h"
@@ -206,10 +207,10 @@ TEST_CASE("a budget: hints are of symbols that there are") {
   CompileOptions reference = Within("50%");
   reference.backend = "ref";
   CHECK(Catch([&] { Compile(net.graph, reference); })->code == ErrorCode::kUnsupported);
-  CHECK(ParseHints({"a=1,b=2", " c = 3 "}, "test") == SymBindings{{"a", 1}, {"b", 2}, {"c", 3}});
+  CHECK(ParseBindings({"a=1,b=2", " c = 3 "}, "test") == SymBindings{{"a", 1}, {"b", 2}, {"c", 3}});
   for (const char* text : {"", "a", "a=", "=1", "a=-1", "a=1,a=2", "a=1.5"}) {
     CAPTURE(text);
-    CHECK_THROWS_AS(ParseHints({text}, "test"), UserError);
+    CHECK_THROWS_AS(ParseBindings({text}, "test"), UserError);
   }
 }
 

@@ -13,24 +13,6 @@ constexpr double kWidth = 900, kHeight = 420, kCurve = 120;
 /// More rectangles than that tell nobody anything, and make pages that do not open.
 constexpr size_t kMostBlocks = 20000;
 
-/// Names come from models.
-std::string Escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += uint8_t(c) < 0x20 ? ' ' : c;
-  }
-  return out;
-}
-
 /// A colour of its own for every name, the same on every page.
 int HueOf(const std::string& name) {
   uint32_t h = 2166136261u;
@@ -60,8 +42,8 @@ std::string Drawing(const char* title, const MemoryReport& r, int64_t most) {
         "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" "
         "fill=\"hsl({} 60% 70%)\"><title>{}: {}, steps {} to {}, {}</title></rect>\n",
         h->begin * x, kHeight - double(h->offset + h->bytes) * y, (h->end - h->begin) * x,
-        double(h->bytes) * y, HueOf(h->name), Escaped(h->name), FormatBytes(h->bytes), h->begin,
-        h->end - 1, Escaped(h->why));
+        double(h->bytes) * y, HueOf(h->name), EscapeHtml(h->name), FormatBytes(h->bytes), h->begin,
+        h->end - 1, EscapeHtml(h->why));
   std::string points;
   const double curve = kCurve / double(std::max<int64_t>(most, 1));
   for (size_t k = 0; k < r.live.size(); ++k)
@@ -73,12 +55,12 @@ std::string Drawing(const char* title, const MemoryReport& r, int64_t most) {
         "<line x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"0\" y2=\"{1}\" stroke=\"#c00\"><title>step {2}: "
         "{3}</title></line>\n",
         (r.at_step + 0.5) * x, kHeight + kCurve + 20, r.at_step,
-        Escaped(r.steps[size_t(r.at_step)]));
+        EscapeHtml(r.steps[size_t(r.at_step)]));
   out += "</svg>\n<table><tr><th>held at the peak<th>kind<th>bytes<th>steps<th>why\n";
   for (const MemoryHolder& h : r.Holders())
-    out += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}-{}<td>{}\n", Escaped(h.name),
+    out += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}-{}<td>{}\n", EscapeHtml(h.name),
                        MemoryKindName(h.kind), FormatBytes(h.bytes), h.begin, h.end - 1,
-                       Escaped(h.why));
+                       EscapeHtml(h.why));
   return out + "</table></section>\n";
 }
 
@@ -94,7 +76,7 @@ std::string MemoryPage(const MemoryReport& report, const MemoryReport* before,
       "section{width:920px}svg{width:100%;border:1px solid #999}rect{stroke:#fff;stroke-width:.3}"
       "table{border-collapse:collapse}td,th{padding:.1em .8em .1em 0;text-align:left}"
       "</style><h1>Memory of a run</h1>\n";
-  if (budget.any()) out += fmt::format("<p>budget {}</p>\n", Escaped(budget.ToString()));
+  if (budget.any()) out += fmt::format("<p>budget {}</p>\n", EscapeHtml(budget.ToString()));
   out += "<main>";
   if (before) out += Drawing("without a budget", *before, most);
   return out + Drawing(before ? "with the budget" : "the plan", report, most) + "</main>\n";

@@ -52,6 +52,14 @@ struct MemoryUse {
 /// The bytes of an order that CheckOrder takes. Linear in the edges of its steps. Throws kOverflow.
 WEFT_API MemoryUse UseOf(const MemoryProblem& problem, const MemoryOrder& order);
 
+/// The bytes of the step that needs most of them, whatever else is alive: operands, results in
+/// place where they may be, scratch.
+WEFT_API int64_t LargestStep(const MemoryProblem& problem);
+
+/// Values of which a copy is alive while step `step` of the order runs, with bytes of its own, the
+/// largest first; one that is written over another's bytes beside it.
+WEFT_API std::vector<int> AliveAt(const MemoryProblem& problem, const MemoryOrder& order, int step);
+
 /// Throws kInvalidModel naming what is wrong: an index out of range, a view of itself, a node that
 /// the order lacks, runs before what it needs, or runs again though it must not.
 WEFT_API void CheckProblem(const MemoryProblem& problem);

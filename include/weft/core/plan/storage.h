@@ -22,6 +22,9 @@ inline bool HasArenaPlace(const Type& type) {
   return type.is_tensor() && DTypeBits(type.dtype) > 0;
 }
 
+/// Bytes of a tensor in an arena; unknown where it has no place there.
+WEFT_API SymInt ArenaBytes(const Type& type, const Shape& shape);
+
 /// A block of bytes that one or more entries share (views, in-place results).
 struct Storage {
   StorageKind kind = StorageKind::kArena;

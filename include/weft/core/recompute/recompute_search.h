@@ -56,8 +56,4 @@ WEFT_API RecomputeChoice PlanRecompute(const MemoryProblem& problem, const Memor
                                        const RecomputeGoal& goal,
                                        const RecomputeEffort& effort = {});
 
-/// The bytes of the step that needs most of them, whatever else is alive: operands, results in
-/// place where they may be, scratch.
-WEFT_API int64_t LargestStep(const MemoryProblem& problem);
-
 }  // namespace weft

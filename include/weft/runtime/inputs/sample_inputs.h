@@ -35,6 +35,11 @@ namespace weft {
 /// Symbols of the declared dimensions of the graph's inputs, sorted.
 WEFT_API std::vector<std::string> InputSymbols(const Graph& graph);
 
+/// "batch=64", "a=1,b=2": values of symbols. Throws kUsage with `option` as its place for what is
+/// not such a list, below 0, or given twice.
+WEFT_API SymBindings ParseBindings(const std::vector<std::string>& texts,
+                                   const std::string& option);
+
 /// Dimensions of whole inputs, by name.
 using InputDims = std::map<std::string, std::vector<int64_t>>;
 

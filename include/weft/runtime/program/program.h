@@ -34,10 +34,6 @@ struct MemoryOptions {
   SymBindings hints;
 };
 
-/// "batch=64", "a=1,b=2": likely values of symbols, for MemoryOptions::hints. Throws kUsage with
-/// `option` as its place.
-WEFT_API SymBindings ParseHints(const std::vector<std::string>& texts, const std::string& option);
-
 struct CompileOptions {
   std::string backend;   ///< empty: "cpu"
   std::string pipeline;  ///< empty: the backend's own
@@ -117,10 +113,12 @@ WEFT_API CompileCounts CountCompiled();
 
 /// What the last run of a session took.
 struct SessionMemory {
-  int64_t peak_bytes = 0;     ///< arena and results: what it added
-  int64_t arena_bytes = 0;    ///< as Session::arena_bytes, with scratch
-  int64_t bound_bytes = 0;    ///< the most of it that was needed at once
-  int64_t scratch_bytes = 0;  ///< the most that one kernel or library call needed while it ran
+  int64_t peak_bytes = 0;    ///< arena and results: what it added
+  int64_t arena_bytes = 0;   ///< as Session::arena_bytes, with scratch
+  int64_t bound_bytes = 0;   ///< the most of it that was needed at once
+  int64_t tensor_bytes = 0;  ///< the most of it that tensors needed at once
+  /// The most that one library call needed beside tensors while it ran; in another step, perhaps.
+  int64_t scratch_bytes = 0;
   int64_t output_bytes = 0;
   int64_t budget_bytes = -1;  ///< -1: there is none
   bool budget_met = true;
@@ -237,10 +235,6 @@ class WEFT_API Session {
   /// arena can be smaller.
   int64_t live_bytes() const;
   SessionMemory memory() const;
-  /// The most that tensors need of it at once, and the most that one library call takes beside
-  /// them: the steps may differ.
-  int64_t tensor_bytes() const;
-  int64_t scratch_bytes() const;
   /// Bytes that kernels and library calls read and write in one run of the last extents.
   int64_t bytes_moved() const;
   /// Times that a library call has been made ready for steady inputs (CompileOptions::steady).
