@@ -79,6 +79,27 @@ TEST_CASE("gradients of conv equal direct sums") {
   }
 }
 
+TEST_CASE("gradients of strided 1 x 1 weights, channels last, stay in their scratch") {
+  for (const int64_t channels : {1, 3, 8, 15, 16, 20})
+    for (const int64_t filters : {1, 8, 24})
+      for (const Ns& extents : {Ns{56}, Ns{9, 33}}) {
+        CAPTURE(channels);
+        CAPTURE(filters);
+        const size_t rank = extents.size();
+        Ns dims{3, channels}, w_dims{filters, channels};
+        dims.insert(dims.end(), extents.begin(), extents.end());
+        w_dims.resize(2 + rank, 1);
+        const ConvSetup s = MakeSetup(dims, w_dims, Ns(rank, 2));
+        const auto x = RandomTensor(s.x, 1), w = RandomTensor(s.w, 2),
+                   dy = RandomTensor(s.out(), 3);
+        Case c("weft::ConvGradWeight", {dy, x, Tensor::Ints(s.w)}, s.attrs(), s.w);
+        WithLayouts(&c, {Layout::kChannelsLast, Layout::kChannelsLast}, Layout::kPlain);
+        const auto got = c.Run();
+        REQUIRE(got != nullptr);
+        CHECK(Difference(*got, GradientOracle(s, *x, *w, *dy).dw) < 2e-5);
+      }
+}
+
 TEST_CASE("a batch cut into chunks gives what the whole gives") {
   // 2.1 MB an image on each side: several repetitions.
   const ConvSetup s = MakeSetup({6, 64, 8192}, {64, 64, 1});

@@ -1,6 +1,9 @@
 /// call_test_util.h: one node, random operands, its library call on the cpu backend.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -67,9 +70,20 @@ struct Case {
     std::vector<const void*> in;
     for (const TensorPtr& t : operands) in.push_back(t ? t->data() : nullptr);
     void* out = y->mutable_data();
-    const size_t bytes = size_t(CheckedRoundUp(call.scratch_bytes() + 64, 64));
-    std::unique_ptr<void, void (*)(void*)> scratch(std::aligned_alloc(64, bytes), std::free);
-    call.Run(in.data(), &out, scratch.get());
+    // Whatever is in the scratch; what lies around it stays.
+    constexpr int64_t kAround = 16384;
+    constexpr float kStays = 0x1.2345p99f;
+    const int64_t own = CheckedRoundUp(call.scratch_bytes(), 64) / int64_t{sizeof(float)};
+    const size_t floats = size_t(own + 2 * kAround);
+    std::unique_ptr<float[], void (*)(void*)> block(
+        static_cast<float*>(std::aligned_alloc(64, floats * sizeof(float))), std::free);
+    float *const scratch = block.get() + kAround, *const end = scratch + own;
+    std::fill_n(block.get(), floats, kStays);
+    std::fill(scratch, end, NAN);
+    call.Run(in.data(), &out, own > 0 ? scratch : nullptr);
+    const auto stays = [](float f) { return f == kStays; };
+    CHECK_MESSAGE(std::all_of(block.get(), scratch, stays), call.description());
+    CHECK_MESSAGE(std::all_of(end, block.get() + floats, stays), call.description());
     return y;
   }
 };
