@@ -285,9 +285,6 @@ TEST_CASE("kernels of every program of the framework compile without spills") {
     programs::Settings settings;
     settings.rate = 1e-3;
     settings.steps_per_epoch = 10;
-    // Layers are alike. (One sum over the norms of all of twelve layers keeps more than registers
-    // hold: 8 bytes in memory on sm_90.)
-    if (p.data == programs::Data::kText && p.blocks_are) settings.blocks = 4;
     for (const DType t : {DType::kF32, DType::kBF16}) {
       if (t != DType::kF32 && !p.any_dtype) continue;
       tf::reset_default_graph();

@@ -25,6 +25,10 @@ constexpr int64_t kMaxUnrolledNodes = 2000;
 /// bytes of them that a thread then has under way: 2048 threads have 64 KiB a multiprocessor.
 constexpr int64_t kMaxTogetherNodes = 256, kTogetherBytes = 32;
 
+/// Bytes of operands that a thread reads before it computes: 64 registers as vectors, 128 where a
+/// row is unrolled, whose reads the compiler moves to the top. More are read as fewer elements.
+constexpr int64_t kVectorBytes = 256, kUnrolledBytes = 512;
+
 int64_t KnownRow(const Kernel& k) {
   std::vector<int64_t> extents;
   for (SymInt e : k.row_dims()) {
@@ -69,7 +73,10 @@ RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
     while (p.width > 1 && k.dims.back().value() % p.width != 0) p.width /= 2;
   }
   const int64_t size = BodySize(stores);
-  while (p.width > 1 && size * p.width > kMaxUnrolledNodes) p.width /= 2;
+  int64_t loaded = 0;  // bytes of an element's operands
+  for (const Expr& l : loads) loaded += std::max(DTypeBits(l->dtype()) / 8, 1);
+  while (p.width > 1 && (size * p.width > kMaxUnrolledNodes || loaded * p.width > kVectorBytes))
+    p.width /= 2;
   if (p.row < 0) {
     p.block = 256;
     return p;
@@ -85,7 +92,9 @@ RowPlan MakeRowPlan(const Kernel& k, const std::vector<KernelStore>& stores,
   while (p.width > 1 && p.row < int64_t{p.lanes} * p.width) p.width /= 2;
   const int64_t step = int64_t{p.lanes} * p.width;
   p.chunks = (p.row + step - 1) / step;
-  p.unrolled = p.chunks <= 16 && size * p.width * p.chunks <= kMaxUnrolledNodes;
+  const int64_t taken = p.width * p.chunks;  // by a thread
+  p.unrolled = p.chunks <= 16 && size * taken <= kMaxUnrolledNodes &&
+               (p.chunks == 1 || loaded * taken <= kUnrolledBytes);
   return p;
 }
 
