@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "codegen/expr/expr_pool.h"
+#include "weft/core/plan/size_hints.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -170,9 +171,6 @@ double OperationCost(const ExprNode& n) {
       return 0;
   }
 }
-
-/// Extent of a reduction whose symbols are unknown.
-constexpr double kAssumedExtent = 64;
 
 }  // namespace
 

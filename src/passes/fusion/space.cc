@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "weft/core/plan/size_hints.h"
+
 namespace weft {
 
 int ExtentLists::Find(const std::vector<SymInt>& dims) {
@@ -50,7 +52,6 @@ uint64_t Spaces::AxesMask(int shape, const std::vector<int>& axes) const {
 }
 
 int64_t Spaces::Elements(int space) const {
-  constexpr int64_t kAssumedExtent = 64;
   int64_t n = 1;
   for (SymInt d : spaces_[space])
     if (__builtin_mul_overflow(n, d.is_const() ? d.value() : kAssumedExtent, &n)) return INT64_MAX;

@@ -18,7 +18,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 48;
-constexpr int64_t kAlign = 64;  // of blocks in the arena; an empty one takes as much
 
 class ProblemBuilder {
  public:
@@ -53,7 +52,8 @@ class ProblemBuilder {
   /// In the arena.
   int64_t Room(const NodeEntry& e) {
     if (!HasArenaPlace(types_[e])) return 0;
-    return (std::max<int64_t>(guess_.Of(Bytes(e)), 1) + kAlign - 1) / kAlign * kAlign;
+    return (std::max<int64_t>(guess_.Of(Bytes(e)), 1) + kArenaAlign - 1) / kArenaAlign *
+           kArenaAlign;
   }
   void AddNode(NodePtr n, int k) {
     MemoryNode& node = out_.problem.nodes[size_t(k)];

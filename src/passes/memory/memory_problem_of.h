@@ -13,8 +13,7 @@ namespace weft {
 /// else `assumed`, within what the facts of the graph allow.
 class SizeGuess {
  public:
-  static constexpr int64_t kAssumed = 64;
-  explicit SizeGuess(const Graph& graph, int64_t assumed = kAssumed);
+  explicit SizeGuess(const Graph& graph, int64_t assumed = kAssumedExtent);
   /// `assumed` for what is unknown; at least 0, at most 2^48.
   int64_t Of(SymInt size);
 
@@ -39,6 +38,6 @@ struct GraphMemory {
 /// writes of a variable, and other effects, stay in the order in which they are. `costs`:
 /// operations and bytes moved of every node, which takes a look at the bodies of kernels; else 0.
 GraphMemory MemoryProblemOf(const Graph& graph, const std::vector<NodePtr>& order,
-                            bool costs = true, int64_t assumed = SizeGuess::kAssumed);
+                            bool costs = true, int64_t assumed = kAssumedExtent);
 
 }  // namespace weft

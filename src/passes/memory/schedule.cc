@@ -28,8 +28,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAlign = 64;
-
 Order OrderOf(const std::vector<NodePtr>& nodes, const MemoryOrder& order) {
   Order out;
   out.nodes.reserve(order.size());
@@ -39,8 +37,7 @@ Order OrderOf(const std::vector<NodePtr>& nodes, const MemoryOrder& order) {
 
 /// What symbols without a hint are taken for: an order is searched for the first two of these, and
 /// may be worse than the given one at none. Batches are small when networks are large.
-constexpr int64_t kSizes[] = {SizeGuess::kAssumed, SizeGuess::kAssumed / 8,
-                              SizeGuess::kAssumed * 4};
+constexpr int64_t kSizes[] = {kAssumedExtent, kAssumedExtent / 8, kAssumedExtent * 4};
 constexpr size_t kSearched = 2;
 
 /// Bytes of the arena that an order leads to, by size.
@@ -77,7 +74,8 @@ Arenas ArenasOf(const Graph& g, const Order& order) {
     for (const Storage& s : plan.storages) {
       if (s.kind != StorageKind::kArena) continue;
       const int64_t bytes = std::max<int64_t>(guess.Of(s.bytes), 1);
-      items.push_back({(bytes + kAlign - 1) / kAlign * kAlign, s.begin, s.end, kAlign});
+      items.push_back(
+          {(bytes + kArenaAlign - 1) / kArenaAlign * kArenaAlign, s.begin, s.end, kArenaAlign});
     }
     arenas.live[k] = PeakLive(items);
     if (k == 0) arenas.bytes = PlanOffsets(items).arena_bytes;

@@ -18,24 +18,23 @@ namespace weft {
 namespace {
 
 Graph VerifyMemoryPass(Graph g, PassContext& ctx) {
-  constexpr int64_t kAlign = 64;
   const Order& order = g.GetAttr<Order>("order");
   const StoragePlan& plan = g.GetAttr<StoragePlan>("storage");
-  for (const int64_t assumed : {SizeGuess::kAssumed, int64_t{1}, 4 * SizeGuess::kAssumed}) {
+  for (const int64_t assumed : {kAssumedExtent, int64_t{1}, 4 * kAssumedExtent}) {
     SizeGuess guess(g, assumed);
     PlacedStorage placed;
     std::vector<PlanItem> items;
     for (const Storage& s : plan.storages) {
       const bool in_arena = s.kind == StorageKind::kArena;
       placed.bytes.push_back(in_arena ? guess.Of(s.bytes) : 0);
-      items.push_back({placed.bytes.back(), s.begin, s.end, kAlign});
+      items.push_back({placed.bytes.back(), s.begin, s.end, kArenaAlign});
     }
     const Plan offsets = PlanOffsets(items);
     placed.offsets = offsets.offsets;
     placed.arena_bytes = offsets.arena_bytes;
     placed.live_bytes = PeakLive(items);
     VerifyMemory(g, order, plan, placed);
-    if (assumed == SizeGuess::kAssumed) ctx.Count("live", placed.live_bytes);
+    if (assumed == kAssumedExtent) ctx.Count("live", placed.live_bytes);
   }
   return g;
 }

@@ -10,7 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAlign = 64;
 /// Part of the bound, and bytes, above which a plan of so many blocks is looked for longer, and how
 /// long: about 0.2 s.
 constexpr int64_t kMostLost = 250, kWorthBytes = 64 << 10;
@@ -24,7 +23,8 @@ ArenaLayout LayBlocks(const ExecutionPlan& plan, const ArenaSizes& sizes,
   out.left_out = std::move(joined.left_out);
   std::vector<PlanItem> items, exact;
   const auto add = [&](int64_t size, int begin, int end) {
-    items.push_back({std::max<int64_t>(CheckedRoundUp(size, kAlign), kAlign), begin, end, kAlign});
+    items.push_back({std::max<int64_t>(CheckedRoundUp(size, kArenaAlign), kArenaAlign), begin, end,
+                     kArenaAlign});
     exact.push_back({size, begin, end, 1});
   };
   std::vector<int64_t> used(joined.blocks.size(), 0);  // to the last byte of a tensor
@@ -76,7 +76,7 @@ ArenaLayout LayBlocks(const ExecutionPlan& plan, const ArenaSizes& sizes,
 ArenaLayout LayArena(const ExecutionPlan& plan, const ArenaSizes& sizes) {
   ArenaLayout out = LayBlocks(plan, sizes, sizes.parts);
   // Larger blocks may lie worse, though no more bytes are alive.
-  if (!sizes.parts.empty() && out.arena_bytes > CheckedRoundUp(out.live_bytes, kAlign)) {
+  if (!sizes.parts.empty() && out.arena_bytes > CheckedRoundUp(out.live_bytes, kArenaAlign)) {
     ArenaLayout apart = LayBlocks(plan, sizes, {});
     if (apart.arena_bytes < out.arena_bytes) out = std::move(apart);
   }

@@ -16,7 +16,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAlign = 64;
 /// Looks at a step, or at a pair of storages: about a nanosecond each. A plan of a thousand steps
 /// and a hundred candidates takes a hundredth of it.
 constexpr int64_t kMostWork = 20'000'000;
@@ -37,7 +36,7 @@ class Joiner {
       group_of_.push_back(int(s));
       groups_.push_back({{int(s)},
                          0,
-                         std::max<int64_t>(CheckedRoundUp(bytes[s], kAlign), kAlign),
+                         std::max<int64_t>(CheckedRoundUp(bytes[s], kArenaAlign), kArenaAlign),
                          plan.storages[s].begin,
                          plan.storages[s].end});
       if (InArena(int(s))) Add(groups_[s], 1);
@@ -107,7 +106,7 @@ class Joiner {
     for (size_t k = begin; k < end; ++k) {
       const ExecutionPlan::Part& p = plan_.parts[k];
       const PartPlace& place = parts[k];
-      if (!place.together || place.before < 0 || place.before % kAlign != 0 ||
+      if (!place.together || place.before < 0 || place.before % kArenaAlign != 0 ||
           bytes_[size_t(p.part)] == 0 ||
           place.before > bytes_[size_t(p.whole)] - bytes_[size_t(p.part)])
         return;

@@ -22,6 +22,9 @@ inline bool HasArenaPlace(const Type& type) {
   return type.is_tensor() && DTypeBits(type.dtype) > 0;
 }
 
+/// Of offsets in an arena, in bytes: what kernels and library calls are made for.
+inline constexpr int64_t kArenaAlign = 64;
+
 /// Bytes of a tensor in an arena; unknown where it has no place there.
 WEFT_API SymInt ArenaBytes(const Type& type, const Shape& shape);
 
