@@ -155,6 +155,89 @@ typedef struct WeftBackendDef {
   const char* library;
 } WeftBackendDef;
 
+/* ---- delegates: engines that run parts of a graph ---- */
+
+typedef struct WeftOptions WeftOptions; /* what the user has set, and defaults: host->option_* */
+typedef struct WeftBytes WeftBytes;     /* what an engine writes: host->bytes_write */
+typedef struct WeftRows WeftRows;       /* of a profile: host->rows_add */
+
+/* An option of a delegate, as in --delegate openvino:streams=2. */
+typedef struct WeftOptionDef {
+  const char* name;
+  char type;                 /* b, i, f or s: bool, int64, double, text */
+  const char* default_value; /* as the user would write it */
+  const char* doc;
+} WeftOptionDef;
+
+/* What of the extents of a region is known when it is compiled. */
+enum {
+  WEFT_EXTENTS_FIXED = 0, /* every one is a number */
+  WEFT_EXTENTS_ANY = 1    /* some are symbols, which each run gives values */
+};
+
+/* A part of a graph that is to be compiled. Its graph has inputs and outputs in order, constants
+ * inside, and the types of every entry (graph_type). */
+typedef struct WeftRegion {
+  size_t struct_size;
+  const WeftGraph* graph;
+  const WeftOptions* options;
+  int32_t threads; /* of the program; the engine takes no more */
+  int32_t extents; /* WEFT_EXTENTS_* */
+} WeftRegion;
+
+/* One run of a region. Operands are dense and row-major, in memory of the delegate's kind. */
+typedef struct WeftRegionCall {
+  size_t struct_size;
+  int32_t num_inputs, num_outputs;
+  const WeftView* const* inputs;
+  const WeftView* const* outputs; /* to be written */
+  void* stream;                   /* of the device, where work is to be given to it; null: the host */
+  int64_t copied_bytes;           /* set by `run`: of operands that it could not use where they lie */
+} WeftRegionCall;
+
+enum {
+  WEFT_DELEGATE_CONCURRENT = 1u,    /* several instances of one engine may run at a time */
+  WEFT_DELEGATE_DETERMINISTIC = 2u, /* equal operands give equal bits */
+  WEFT_DELEGATE_ANY_EXTENTS = 4u    /* compiles regions with WEFT_EXTENTS_ANY */
+};
+
+typedef struct WeftDelegateDef {
+  size_t struct_size;
+  const char* name;
+  const char* doc;
+  uint32_t flags;     /* WEFT_DELEGATE_* */
+  int32_t device;     /* where operands lie, a DLDeviceType of DLPack; 1: host */
+  const WeftOptionDef* options;
+  size_t num_options;
+  /* Opens the engine where it is not open yet and tells its version, a part of the key of what is
+   * kept on disk. Fails with what this machine lacks, what to install and which variable says
+   * where. */
+  WeftStatus (*version)(void* user, const char** text);
+  /* May the node be part of a region? WEFT_E_UNSUPPORTED: no, with the reason by host->fail. The
+   * engine is open. */
+  WeftStatus (*supports)(void* user, const WeftOptions* options, const WeftGraph* graph,
+                         const WeftNode* node);
+  /* Makes what `prepare` makes instances of. WEFT_E_UNSUPPORTED: the region's nodes run elsewhere.
+   * Null `engine` is not allowed on success. */
+  WeftStatus (*compile)(void* user, const WeftRegion* region, void** engine);
+  void (*destroy)(void* user, void* engine);
+  /* An instance serves one run at a time, on any thread. Both or neither; without them `run` gets
+   * the engine. */
+  WeftStatus (*prepare)(void* user, void* engine, void** instance);
+  void (*release)(void* user, void* instance);
+  WeftStatus (*run)(void* user, void* instance, WeftRegionCall* call);
+  /* Optional. An engine as bytes, by host->bytes_write, and back. An import that does not fit the
+   * region, this version or this machine fails, and the region is compiled. */
+  WeftStatus (*export_engine)(void* user, void* engine, WeftBytes* bytes);
+  WeftStatus (*import_engine)(void* user, const WeftRegion* region, const void* bytes, size_t size,
+                              void** engine);
+  /* Optional. Microseconds of one run, without what lies around it. */
+  WeftStatus (*estimate)(void* user, const WeftRegion* region, double* us);
+  /* Optional. Where the time of the latest run of an instance went, by host->rows_add. */
+  WeftStatus (*profile)(void* user, void* instance, WeftRows* rows);
+  void* user;
+} WeftDelegateDef;
+
 /* ---- the host ---- */
 
 typedef struct WeftHost {
@@ -234,6 +317,32 @@ typedef struct WeftHost {
   WeftStatus (*kernel_launch)(const WeftHostKernel* code, void* const* buffers,
                               const int64_t* dims);
   void (*kernel_close)(WeftHostKernel* code);
+
+  /* Delegates. */
+  WeftStatus (*register_delegate)(const WeftDelegateDef* def);
+  WeftStatus (*option_int)(const WeftOptions* options, const char* name, int64_t* value); /* b too */
+  WeftStatus (*option_float)(const WeftOptions* options, const char* name, double* value);
+  WeftStatus (*option_string)(const WeftOptions* options, const char* name, const char** value);
+  WeftStatus (*bytes_write)(WeftBytes* bytes, const void* data, size_t size);
+  /* `name`: what the user's graph calls it, or a step of the engine's own. */
+  WeftStatus (*rows_add)(WeftRows* rows, const char* name, const char* kind, double us);
+
+  /* Inputs (variables that are fed) and outputs of a graph, in order. */
+  size_t (*graph_num_inputs)(const WeftGraph* graph);
+  size_t (*graph_num_outputs)(const WeftGraph* graph);
+  WeftEntry (*graph_input)(const WeftGraph* graph, size_t index); /* its node_name is its name */
+  WeftEntry (*graph_output)(const WeftGraph* graph, size_t index);
+  /* A serialized ONNX model of the graph, whose inputs and outputs are named x0, x1 .., y0, y1 ..
+   * in their order. Lives until the callback returns. */
+  WeftStatus (*graph_onnx)(const WeftGraph* graph, const void** bytes, size_t* size);
+  /* As node_attr_ints. */
+  WeftStatus (*node_attr_floats)(const WeftNode* node, const char* name, const double** values,
+                                 size_t* count);
+  WeftStatus (*node_attr_strings)(const WeftNode* node, const char* name,
+                                  const char* const** values, size_t* count);
+  WeftStatus (*node_attr_tensor)(const WeftNode* node, const char* name, const WeftView** value);
+  /* The graph that an attribute holds (a branch, a loop's body); until the callback returns. */
+  WeftStatus (*node_attr_graph)(const WeftNode* node, const char* name, const WeftGraph** graph);
 } WeftHost;
 
 /* ---- the plugin ---- */
