@@ -42,12 +42,12 @@ SUB_ROOMS = {
     },
     "passes": {
         "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "control": ["rewrite"], "regions": [], "fusion": [], "memory": [],
-        "effects": [], "gradient": [], "io": [],
+        "delegate": [], "effects": [], "gradient": [], "io": [],
     },
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "memory": ["binding"], "program": ["memory"],
         "regions": ["program"], "compile": ["program", "inputs"], "saved": ["compile"], "session": ["saved"],
-        "plugin": ["backend"], "inputs": [""],
+        "plugin": ["backend"], "inputs": [""], "delegate": ["compile"],
     },
     "backends/cpu": {
         "util": [], "launch": ["util"], "onednn": ["util"], "conv": ["onednn"], "pool": ["onednn"],

@@ -206,6 +206,24 @@ Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes) {
   return out;
 }
 
+Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
+                       const std::string& choice, const std::string& only) {
+  if (delegates.empty() || Has(given, "Delegate")) return given;
+  std::string to = delegates;  // commas separate options of passes
+  std::replace(to.begin(), to.end(), ',', ';');
+  const PassSpec divide("Delegate", {{"to", to}, {"choice", choice}, {"only", only}});
+  const auto& all = given.passes();
+  size_t behind = 0;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].name == "Simplify") behind = i + 1;
+  Pipeline out;
+  for (size_t i = 0; i <= all.size(); ++i) {
+    if (i == behind) out.push_back(divide);
+    if (i < all.size()) out.push_back(all[i]);
+  }
+  return out;
+}
+
 Pipeline ToPlan(const Pipeline& given) {
   Pipeline p = given;
   if (Has(p, "PlanMemory")) return p;

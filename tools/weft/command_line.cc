@@ -58,7 +58,18 @@ void AddEngine(Options& app, EngineArgs* args) {
               "the cache and hold for later runs, with this option or without");
   app.AddFlag("--tf32", &args->calls.tf32,
               "let a GPU round f32 operands of matmuls and convolutions to 10 bits of mantissa");
+  AddDelegates(app, &args->delegates);
   AddMemory(app, &args->memory);
+}
+
+void AddDelegates(Options& app, DelegateArgs* args) {
+  app.Add("--delegate NAME,..", &args->to,
+          "engines of plugins that take parts of the model, with options as in "
+          "openvino:streams=2,libtorch; the same as --backend cpu+openvino");
+  app.Add("--delegate-choice C", &args->choice,
+          "all: what an engine takes it gets; auto: the cheapest division; random")
+      .ShowDefault();
+  app.Add("--delegate-only OP,..", &args->only, "operators that may be given away, Conv;MatMul");
 }
 
 MemoryOptions MemoryArgs::Check() const {

@@ -71,18 +71,26 @@ struct MemoryArgs {
   MemoryOptions Check() const;
 };
 
+/// Which engines take parts of a model.
+struct DelegateArgs {
+  std::string to, choice = "all", only;
+  DivisionOptions Division() const { return {choice, only}; }
+};
+
 /// What a model runs on.
 struct EngineArgs {
   std::string backend, passes;  ///< backend empty: cpu, or the one that a compiled program names
   int threads = 0;
   CallOptions calls;
   MemoryArgs memory;
+  DelegateArgs delegates;
 };
 
 void AddModel(Options& app, ModelArgs* args);
 void AddRandomWeights(Options& app, ModelArgs* args);
 void AddEngine(Options& app, EngineArgs* args);
 void AddMemory(Options& app, MemoryArgs* args);
+void AddDelegates(Options& app, DelegateArgs* args);
 void AddInputs(Options& app, InputArgs* args);
 void AddBind(Options& app, InputArgs* args);
 

@@ -13,6 +13,7 @@
 #include "shell_check.h"
 #include "weft/api/random_weight.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/core/module/delegate.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/saved/saved_program.h"
@@ -190,7 +191,12 @@ static std::shared_ptr<Backend> BackendOf(const std::string& name) {
   }
 }
 
-bool IsEngine(const std::string& text) {
+std::string WithDelegates(const std::string& backend, const DelegateArgs& delegates) {
+  return delegates.to.empty() ? backend : backend + "+" + delegates.to;
+}
+
+bool IsEngine(const std::string& name) {
+  const std::string text = SplitDelegates(name).first;
   const std::vector<std::string> names = AvailableBackendModules();
   return std::find(names.begin(), names.end(), SplitTarget(text).first) != names.end();
 }
@@ -199,6 +205,7 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
   Engine e;
   e.backend = text;
   const std::shared_ptr<Backend> backend = BackendOf(text);
+  ParseDelegates(SplitDelegates(text).second);
   if (!passes.empty())
     e.pipeline =
         (backend->target().traits().kernels ? ToPlan(ParsePipeline(passes)) : ParsePipeline(passes))
@@ -213,6 +220,7 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
   options.memory = memory;
   options.backend = engine.backend;
   options.pipeline = engine.pipeline;
+  options.division = engine.division;
   options.threads = threads;
   options.calls = calls;
   options.passes.limits = limits;
@@ -322,7 +330,9 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
     p.inputs = OrderInputs(*p.program, p.named);
     return p;
   }
-  p.engine = ParseEngine(engine.backend.empty() ? kDefaultBackend : engine.backend, engine.passes);
+  const std::string backend = engine.backend.empty() ? kDefaultBackend : engine.backend;
+  p.engine = ParseEngine(WithDelegates(backend, engine.delegates), engine.passes);
+  p.engine.division = engine.delegates.Division();
   const Timer timer;
   const Graph graph = ReadModel(model, ImportFor(inputs));
   p.read_seconds = timer.seconds();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "inputs.h"
 #include "json.h"
 #include "weft/api/model.h"
@@ -51,9 +52,13 @@ class Progress {
 
 /// What a program runs on: "cpu", "ref", or a variant as in "cpu:no-fusion".
 struct Engine {
-  std::string backend;   ///< as GetBackend takes it: "cpu", "cpu:no-fusion", "cuda:1"
+  /// As Compile takes it: "cpu", "cpu:no-fusion", "cuda:1", "cpu+openvino".
+  std::string backend;
   std::string pipeline;  ///< empty: the backend's own
+  DivisionOptions division;
 };
+/// "cpu" and what --delegate says.
+std::string WithDelegates(const std::string& backend, const DelegateArgs& delegates);
 /// Is there a backend module of that name, whatever its parameters?
 bool IsEngine(const std::string& text);
 /// Throws kUsage for parameters that the backend does not know, kUnsupported for an unknown

@@ -309,6 +309,7 @@ std::optional<uint32_t> OperandsBeforeBody(const NodePtr& node) {
   if (IsOp(node, "If")) return 1;
   if (IsOp(node, "Loop") || IsOp(node, "Scan")) return 0;
   if (IsOp(node, builtin::kFused) || IsOp(node, builtin::kRegion)) return 0;
+  if (IsOp(node, builtin::kDelegated)) return 0;
   if (IsOp(node, builtin::kConcurrent)) return 0;
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 
 #include "exporter.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/module/onnx_writer.h"
 #include "weft/core/pass/pass.h"
 #include "weft/support/atomic_file.h"
 #include "weft/support/check.h"
@@ -49,7 +50,7 @@ Graph WithBodies(Graph graph, const ExportOptions& options, int depth = 0) {
   };
   std::vector<Held> held;
   for (const NodePtr n : graph.TopoOrder()) {
-    if (IsOp(n, builtin::kFused)) continue;
+    if (IsOp(n, builtin::kFused) || IsOp(n, builtin::kDelegated)) continue;
     for (const auto& [name, value] : n->attrs.dict)
       if (value.is<GraphPtr>() && value.get<GraphPtr>())
         held.push_back({n, name, value.get<GraphPtr>()});
@@ -261,5 +262,10 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
     WriteFileAtomic(path, text ? TextOfProto("ModelProto", bytes) : bytes);
   });
 }
+
+namespace {
+[[maybe_unused]] const bool writes =
+    SetOnnxWriter([](const Graph& graph) { return ExportOnnxBytes(graph); });
+}  // namespace
 
 }  // namespace weft

@@ -67,6 +67,7 @@ void GraphWriter::WriteNode(const NodePtr& n) {
   if (key == builtin::kConstant) return WriteConstant(n);
   if (key == builtin::kShapeTensor) return WriteShapeTensor(n);
   if (key == builtin::kFused) return WriteCall(n, model_.Fused(FusedBody(n)));
+  if (key == builtin::kDelegated) return WriteCall(n, model_.Fused(n->attr<GraphPtr>("body")));
   const size_t colons = key.rfind("::");
   const std::string domain = colons == std::string::npos ? "" : key.substr(0, colons);
   const std::string op = colons == std::string::npos ? key : key.substr(colons + 2);

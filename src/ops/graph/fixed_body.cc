@@ -114,4 +114,9 @@ uint32_t FixedBodyOutputs(const NodeAttrs& attrs) {
   return uint32_t(FixedBody(attrs).outputs.size());
 }
 
+void RunFixedBody(const NodePtr&, const Tensors& inputs, const BodyRunner& bodies,
+                  ResultTensors* results) {
+  bodies.Run("body", inputs, results);
+}
+
 }  // namespace weft::ops

@@ -16,11 +16,6 @@ struct RegionParam : OpParam<RegionParam> {
 };
 WEFT_REGISTER_OP_PARAM(RegionParam);
 
-void RegionRun(const NodePtr&, const Tensors& in, const BodyRunner& bodies,
-               ResultTensors* results) {
-  bodies.Run("body", in, results);
-}
-
 }  // namespace
 
 WEFT_REGISTER_OP_IN(weft, Region)
@@ -36,7 +31,7 @@ WEFT_REGISTER_OP_IN(weft, Region)
     .param<RegionParam>()
     .set_attr<FInferType>("FInferType", FixedBodyType)
     .set_attr<FInferShape>("FInferShape", RenamedBodyShape)
-    .set_attr<FRunBodies>("FRunBodies", RegionRun)
-    .set_attr<FHostEval>("FHostEval", HostByEvaluator(RegionRun));
+    .set_attr<FRunBodies>("FRunBodies", RunFixedBody)
+    .set_attr<FHostEval>("FHostEval", HostByEvaluator(RunFixedBody));
 
 }  // namespace weft::ops

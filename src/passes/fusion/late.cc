@@ -7,9 +7,9 @@
 #include <limits>
 #include <utility>
 
-#include "min_cut.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/op/op.h"
+#include "weft/core/plan/min_cut.h"
 #include "weft/support/error.h"
 #include "weft/support/request.h"
 

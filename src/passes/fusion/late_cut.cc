@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "late.h"
-#include "min_cut.h"
+#include "weft/core/plan/min_cut.h"
 #include "weft/support/check.h"
 #include "weft/support/request.h"
 

@@ -7,6 +7,7 @@
 
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/core/module/delegate.h"
 #include "weft/runtime/backend/packing_call.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/support/aligned_memory.h"
@@ -155,7 +156,8 @@ namespace {
 
 }  // namespace
 
-std::shared_ptr<Backend> GetBackend(const std::string& name) {
+std::shared_ptr<Backend> GetBackend(const std::string& engine) {
+  const std::string name = SplitDelegates(engine).first;
   static std::mutex mutex;
   static auto* made = new std::map<std::string, std::shared_ptr<Backend>>;
   {

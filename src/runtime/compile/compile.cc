@@ -12,6 +12,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/module/delegate.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/core/pass/size_names.h"
@@ -245,10 +246,26 @@ Planned PlanBy(const Pipeline& pipeline, Graph graph, const PassOptions& passes)
   return planned;
 }
 
+/// Operands of its engines lie where those of the backend's steps do.
+void CheckDelegates(const std::string& text, Backend& backend) {
+  const int16_t memory =
+      backend.device() ? backend.device()->place().kind : int16_t{MemoryPlace::kHost};
+  for (const DelegateSpec& spec : ParseDelegates(text)) {
+    const DelegateTraits traits = spec.delegate->traits();
+    WEFT_CHECK(traits.memory == memory, kUnsupported,
+               "delegate '{}' works in memory of {}, backend '{}' in that of {}",
+               spec.delegate->name(), MemoryPlace{traits.memory, 0}.ToString(), backend.name(),
+               MemoryPlace{memory, 0}.ToString());
+  }
+}
+
 Pipeline PipelineOf(const CompileOptions& options, Backend& backend, bool code) {
   Pipeline pipeline =
       Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
   if (!options.fusion) pipeline = WithoutFusion(pipeline);
+  const std::string delegates = SplitDelegates(options.backend).second;
+  CheckDelegates(delegates, backend);
+  pipeline = WithDelegates(pipeline, delegates, options.division.choice, options.division.only);
   return code ? pipeline : WithoutCode(pipeline);
 }
 

@@ -1,7 +1,6 @@
 /// op.cc: operators and ways to run them, registered by plugins of the C tier.
 #include "weft/core/op/op.h"
 
-#include <deque>
 #include <memory>
 
 #include "services.h"
@@ -37,18 +36,6 @@ namespace {
 Owner PluginOwner() { return {"plugin", "weft/plugin.h", 0}; }
 
 // ---- running ----
-
-/// Those of one call.
-class Views {
- public:
-  const WeftView* Add(DType dtype, const std::vector<int64_t>& dims, const void* data) {
-    all_.emplace_back().Set(dtype, dims, data);
-    return &all_.back().view;
-  }
-
- private:
-  std::deque<View> all_;  // they stay where they are
-};
 
 void RunComputation(const Computation& c, NodePtr node, const std::vector<const WeftView*>& inputs,
                     const std::vector<const WeftView*>& outputs) {

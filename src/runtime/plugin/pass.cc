@@ -13,10 +13,6 @@
 #include "weft/core/text/attr_text.h"
 #include "weft/support/strings.h"
 
-struct WeftGraph {
-  weft::Graph graph;
-  mutable weft::plugin::View constant;  // of the last graph_constant
-};
 struct WeftPassRun {
   weft::PassContext* context = nullptr;
 };
@@ -32,6 +28,9 @@ const char* KeepText(std::string s) {
   text = std::move(s);
   return text.c_str();
 }
+
+/// Of one thread that are looked at: bodies inside bodies.
+constexpr size_t kMostGraphs = 64;
 
 template <class T>
 WeftStatus Attribute(const WeftNode* node, const char* name, const void* result,
@@ -51,11 +50,54 @@ WeftStatus AttrInts(const WeftNode* node, const char* name, const int64_t** valu
   });
 }
 
+WeftStatus AttrFloats(const WeftNode* node, const char* name, const double** values,
+                      size_t* count) {
+  return Attribute<Floats>(node, name, values && count ? values : nullptr, [&](const Floats& v) {
+    thread_local Floats kept;
+    kept = v;
+    *values = kept.data();
+    *count = kept.size();
+  });
+}
+
+WeftStatus AttrStrings(const WeftNode* node, const char* name, const char* const** values,
+                       size_t* count) {
+  return Attribute<Strings>(node, name, values && count ? values : nullptr, [&](const Strings& v) {
+    thread_local Strings kept;
+    thread_local std::vector<const char*> texts;
+    kept = v;
+    texts.clear();
+    for (const std::string& s : kept) texts.push_back(s.c_str());
+    *values = texts.data();
+    *count = texts.size();
+  });
+}
+
+WeftStatus AttrTensor(const WeftNode* node, const char* name, const WeftView** value) {
+  return Attribute<TensorPtr>(node, name, value, [&](const TensorPtr& t) {
+    WEFT_CHECK(t && t->dtype() != DType::kString, kBadAttribute,
+               "attribute '{}' is no tensor of numbers", name);
+    thread_local View kept;
+    kept.Set(t->dtype(), t->dims(), t->data());
+    *value = &kept.view;
+  });
+}
+
+WeftStatus AttrGraph(const WeftNode* node, const char* name, const WeftGraph** graph) {
+  return Attribute<GraphPtr>(node, name, graph, [&](const GraphPtr& g) {
+    WEFT_CHECK(g, kBadAttribute, "attribute '{}' is no graph", name);
+    // Bodies live as long as their node.
+    thread_local std::deque<WeftGraph> kept;
+    if (kept.size() == kMostGraphs) kept.pop_front();
+    *graph = &kept.emplace_back(*g);
+  });
+}
+
 // ---- looking ----
 
 NodePtr Checked(const WeftGraph* g, const WeftNode* node) {
   const NodePtr n = NodeOf(node);
-  WEFT_CHECK(n && g->graph.owns(n), kApiMisuse, "a node is not of this graph");
+  WEFT_CHECK(n && g->graph->owns(n), kApiMisuse, "a node is not of this graph");
   return n;
 }
 NodeEntry Checked(const WeftGraph* g, const WeftEntry& e) {
@@ -68,7 +110,7 @@ NodeEntry Checked(const WeftGraph* g, const WeftEntry& e) {
 size_t Nodes(const WeftGraph* g, WeftNode** nodes, size_t capacity) {
   size_t count = 0;
   const WeftStatus status = Guard([&] {
-    for (NodePtr n : g->graph.TopoOrder()) {
+    for (NodePtr n : g->graph->TopoOrder()) {
       if (nodes && count < capacity) nodes[count] = HandleOf(n);
       ++count;
     }
@@ -82,11 +124,11 @@ WeftStatus TypeOf(const WeftGraph* g, WeftEntry entry, WeftDType* dtype, int32_t
     const NodeEntry e = Checked(g, entry);
     WEFT_CHECK(e, kApiMisuse, "an absent input has no type");
     if (dtype) {
-      const Type t = g->graph.GetAttr<TypeMap>("dtype")[e];
+      const Type t = g->graph->GetAttr<TypeMap>("dtype")[e];
       *dtype = t.is_tensor() ? WeftDType(t.dtype) : WEFT_DTYPE_UNKNOWN;
     }
     if (!rank) return;
-    const Shape& s = g->graph.GetAttr<ShapeMap>("shape")[e];
+    const Shape& s = g->graph->GetAttr<ShapeMap>("shape")[e];
     *rank = s.has_rank() ? s.rank() : -1;
     if (!s.has_rank() || !dims) return;
     for (int d = 0; d < s.rank() && size_t(d) < capacity; ++d) dims[d] = HandleOf(s[d]);
@@ -107,6 +149,11 @@ const WeftView* ConstantOf(const WeftGraph* g, WeftEntry entry) {
 
 // ---- changing ----
 
+Graph& Editable(const WeftGraph* g) {
+  WEFT_CHECK(g->editable, kApiMisuse, "this graph may only be looked at");
+  return *g->editable;
+}
+
 WeftStatus AddNode(WeftGraph* g, const char* op, const WeftEntry* inputs, size_t count,
                    const char* attrs, const char* name, WeftNode** node) {
   return Guard([&] {
@@ -114,7 +161,7 @@ WeftStatus AddNode(WeftGraph* g, const char* op, const WeftEntry* inputs, size_t
                "graph_add_node was given a null pointer");
     std::vector<NodeEntry> operands;
     for (size_t i = 0; i < count; ++i) operands.push_back(Checked(g, inputs[i]));
-    *node = HandleOf(g->graph.AddNode(RequiredText(op, "the operator of a node"), operands,
+    *node = HandleOf(Editable(g).AddNode(RequiredText(op, "the operator of a node"), operands,
                                       ParseAttrDict(TextOrEmpty(attrs)), TextOrEmpty(name)));
   });
 }
@@ -132,7 +179,7 @@ WeftStatus AddConstant(WeftGraph* g, const WeftView* value, WeftEntry* entry) {
     auto t = std::make_shared<Tensor>(DType(v.dtype), std::move(dims));
     WEFT_CHECK(t->num_bytes() == 0 || v.data, kApiMisuse, "a constant without data");
     if (t->num_bytes() > 0) std::memcpy(t->mutable_data(), v.data, size_t(t->num_bytes()));
-    const NodeEntry e = g->graph.AddConstant(std::move(t));
+    const NodeEntry e = Editable(g).AddConstant(std::move(t));
     *entry = {HandleOf(e.node), e.index};
   });
 }
@@ -145,7 +192,7 @@ WeftStatus ReplaceNode(WeftGraph* g, WeftNode* node, const WeftEntry* entries, s
                count);
     std::vector<NodeEntry> to;
     for (size_t i = 0; i < count; ++i) to.push_back(Checked(g, entries[i]));
-    g->graph.ReplaceNode(n, to);
+    Editable(g).ReplaceNode(n, to);
   });
 }
 
@@ -163,12 +210,12 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
       if (!Trim(attr).empty()) builder.depend_graph_attr(std::string(Trim(attr)));
     builder.statistic("dead", "nodes that nothing uses any more").any_name();
     builder.set_body([def, name](Graph g, PassContext& ctx) {
-      WeftGraph graph;
-      graph.graph = std::move(g);
+      WeftGraph graph(g);
+      graph.editable = &g;
       WeftPassRun run{&ctx};
       CallPlugin(fmt::format("pass '{}'", name), [&] { return def.run(def.user, &run, &graph); });
-      ctx.Count("dead", graph.graph.EraseDead());
-      return std::move(graph.graph);
+      ctx.Count("dead", g.EraseDead());
+      return g;
     });
     static_cast<void>(RegisteredPass(std::move(builder)));
   });
@@ -199,13 +246,17 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
     return Attribute<std::string>(n, name, v, [&](const std::string& got) { *v = KeepText(got); });
   };
   h.node_attr_ints = AttrInts;
+  h.node_attr_floats = AttrFloats;
+  h.node_attr_strings = AttrStrings;
+  h.node_attr_tensor = AttrTensor;
+  h.node_attr_graph = AttrGraph;
   h.graph_nodes = Nodes;
   h.graph_num_uses = [](const WeftGraph* g, const WeftNode* n) -> size_t {
     size_t uses = 0;
     Guard([&] {
       const NodePtr node = Checked(g, n);
       uses = node->uses().size();
-      for (const NodeEntry& e : g->graph.outputs) uses += e.node == node;
+      for (const NodeEntry& e : g->graph->outputs) uses += e.node == node;
     });
     return uses;
   };

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <string>
+#include <vector>
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/module/plugin.h"
@@ -86,6 +88,18 @@ struct View {
   View& operator=(const View&) = delete;
 };
 
+/// Views of one call, which stay where they are.
+class Views {
+ public:
+  const WeftView* Add(DType dtype, const std::vector<int64_t>& dims, const void* data) {
+    all_.emplace_back().Set(dtype, dims, data);
+    return &all_.back().view;
+  }
+
+ private:
+  std::deque<View> all_;
+};
+
 /// A plugin's function as FCompute and FHostEval.
 struct Computation {
   WeftComputeFn run = nullptr;
@@ -94,3 +108,13 @@ struct Computation {
 };
 
 }  // namespace weft::plugin
+
+/// A graph that a plugin looks at; lives as long as the callback that gets it.
+struct WeftGraph {
+  explicit WeftGraph(const weft::Graph& g) : graph(&g) {}
+  const weft::Graph* graph;
+  weft::Graph* editable = nullptr;  ///< the same, for a pass
+  // What functions of the table have given out.
+  mutable weft::plugin::View constant;
+  mutable std::string onnx;
+};

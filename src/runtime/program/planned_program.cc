@@ -24,6 +24,14 @@ namespace {
 bool IsReorder(const Step& s) {
   return s.kind == StepKind::kLibrary && IsOp(s.node, builtin::kReorder);
 }
+bool IsDelegated(const Step& s) {
+  return s.kind == StepKind::kLibrary && IsOp(s.node, builtin::kDelegated);
+}
+const char* KindOf(const Step& s) {
+  static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
+                                           "shape",  "copy",    "bodies"};
+  return IsReorder(s) ? "copy" : IsDelegated(s) ? "delegate" : kKinds[int(s.kind)];
+}
 
 }  // namespace
 
@@ -36,7 +44,8 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
   for (const Step& s : plan_.steps) {
     stats_.kernels += s.kind == StepKind::kKernel;
     stats_.reorders += IsReorder(s);
-    stats_.library_calls += s.kind == StepKind::kLibrary && !IsReorder(s);
+    stats_.delegated += IsDelegated(s);
+    stats_.library_calls += s.kind == StepKind::kLibrary && !IsReorder(s) && !IsDelegated(s);
     stats_.interpreted += s.kind == StepKind::kInterpreter;
     stats_.host_steps += s.kind == StepKind::kShapeValue || s.kind == StepKind::kCopy;
     stats_.host_steps += int(s.commits.size());
@@ -237,14 +246,12 @@ void PlannedProgram::ForgetBindings() const {
 
 void PlannedProgram::TakeTimes(State& state, const std::string& in,
                                std::vector<StepTime>* times) const {
-  static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
-                                           "shape",  "copy",    "bodies"};
   PlannedState& s = static_cast<PlannedState&>(state);
   CountWork(&s);
   for (size_t k = 0; k < s.timed.size(); ++k) {
     const Step& step = plan_.steps[k];
     if (s.timed[k].times == 0) continue;
-    StepTime t = s.timed[k].Row(step.name, IsReorder(step) ? "copy" : kKinds[int(step.kind)], in);
+    StepTime t = s.timed[k].Row(step.name, KindOf(step), in);
     if (s.binding->calls[k]) t.how = s.binding->calls[k]->description();
     std::vector<StepTime> inside;
     TakeTimesInside(s, k, in, &inside);

@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "trace.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/runtime/delegate_counts.h"
 #include "weft/runtime/program/profile.h"
 #include "weft/runtime/program/weights.h"
 #include "weft/runtime/session/variable_store.h"
@@ -43,7 +44,8 @@ struct Times {
   double first_ms = 0;           // the run before them, which makes library calls and packs weights
   double cpu_us = 0;             // of all threads, a run
   double launches = 0, replays = 0, host_waits = 0;  // of a device, a run
-  int64_t compiled = 0;  // programs and kernels, since the first run began
+  double delegate_copied_bytes = 0;  // a run
+  int64_t compiled = 0;              // programs and kernels, since the first run began
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }
@@ -105,6 +107,7 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   const ProgramStats& stats = session->program().stats();
   const RunCount counts[] = {stats.launches, stats.replays, stats.host_waits};
   const int64_t before[] = {counts[0], counts[1], counts[2]};
+  const int64_t copied_before = CountDelegates().copied_bytes;
   for (;;) {
     const Timer one;
     session->RunInto(inputs, &outputs);
@@ -118,6 +121,8 @@ Times Measure(const Args& a, Session* session, const std::vector<TensorPtr>& inp
   double* const of_a_run[] = {&times.launches, &times.replays, &times.host_waits};
   for (size_t i = 0; i < 3; ++i)
     *of_a_run[i] = double(counts[i] - before[i]) / double(times.ms.size());
+  times.delegate_copied_bytes =
+      double(CountDelegates().copied_bytes - copied_before) / double(times.ms.size());
   const CompileCounts at_end = CountCompiled();
   times.compiled = at_end.programs - at_start.programs + at_end.kernels - at_start.kernels;
   times.in_order = times.ms;
@@ -214,6 +219,8 @@ int RunBench(const Args& a) {
                 {"distinct_kernels", stats.distinct_kernels},
                 {"library_calls", stats.library_calls},
                 {"reorders", stats.reorders},
+                {"delegated", stats.delegated},
+                {"delegate_copied_bytes", times.delegate_copied_bytes},
                 {"interpreted", stats.interpreted},
                 {"kernels_failed", session.kernels_failed()},
                 {"compiled_in_runs", times.compiled},

@@ -22,6 +22,9 @@ inline constexpr const char* kShapeTensor = "weft::ShapeTensor";
 /// attr body: graph; inputs in the order of the body's inputs. A part of a graph whose sizes are
 /// known when it is entered (SplitRegions)
 inline constexpr const char* kRegion = "weft::Region";
+/// attrs body: graph, delegate: whose engine runs it (core/module/delegate.h); inputs in the order
+/// of the body's inputs
+inline constexpr const char* kDelegated = "weft::Delegated";
 /// attrs body: graph of one node, dims: shape, at: pairs (output, axis). An empty bool tensor of
 /// the shape [0, dims ..]: sizes of the node, told by values of its operands
 inline constexpr const char* kSizes = "weft::Sizes";

@@ -110,8 +110,9 @@ class WEFT_API DeviceBackend : public Backend {
 /// Where a program runs that names no backend.
 inline constexpr const char* kDefaultBackend = "cpu";
 /// "cpu", "ref", "cuda:1" ...: that of the backend module before the colon, made with the
-/// parameters behind it, once a name. Loads libweft_<module>.so when needed. Throws kUnsupported
-/// with the reason and the known names.
+/// parameters behind it, once a name. Of "cpu+openvino", an engine with delegates, that before the
+/// plus sign. Loads libweft_<module>.so when needed. Throws kUnsupported with the reason and the
+/// known names.
 WEFT_API std::shared_ptr<Backend> GetBackend(const std::string& name);
 
 }  // namespace weft

@@ -34,8 +34,18 @@ struct MemoryOptions {
   SymBindings hints;
 };
 
+/// How a graph is divided between the backend and the delegates behind its name: options of the
+/// pass Delegate.
+struct DivisionOptions {
+  std::string choice = "all";  ///< all, auto, random
+  std::string only;            ///< operators that may be given away, "Conv;MatMul"; empty: all
+};
+
 struct CompileOptions {
-  std::string backend;   ///< empty: "cpu"
+  /// "cpu", "cuda:1"; with delegates that take parts of the graph: "cpu+openvino:streams=2+libtorch"
+  /// (core/module/delegate.h). Empty: "cpu".
+  std::string backend;
+  DivisionOptions division;
   std::string pipeline;  ///< empty: the backend's own
   bool fusion = true;    ///< false: one operator a kernel, to compare with
   PassOptions passes;
@@ -64,7 +74,7 @@ struct IoSpec {
 /// One step of one run, as the profiler saw it. A step of a body that ran several times has the
 /// sums of all of them.
 struct StepTime {
-  /// kind: "kernel", "library", "interpreter", "shape", "copy"; "bodies", "region": what such a
+  /// kind: "kernel", "library", "delegate", "interpreter", "shape", "copy"; "bodies", "region": what such a
   /// node took beyond the steps in it, which have rows of their own.
   std::string name, kind;
   double microseconds = 0;
@@ -91,6 +101,7 @@ struct ProgramStats {
   int kernels = 0;  ///< generated kernels launched a run
   int distinct_kernels = 0;
   int library_calls = 0;
+  int delegated = 0;    ///< parts of the graph that engines of delegates run
   int reorders = 0;     ///< copies of a tensor into another layout, which no library makes
   int interpreted = 0;  ///< steps that fall back to the interpreter
   /// Kernels that could not be generated, by a fault of ours (PassRecord::faults): the

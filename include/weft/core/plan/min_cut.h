@@ -6,9 +6,11 @@
 #include <limits>
 #include <vector>
 
+#include "weft/support/api.h"
+
 namespace weft {
 
-class MinCut {
+class WEFT_API MinCut {
  public:
   static constexpr int64_t kInfinite = std::numeric_limits<int64_t>::max() / 4;
   static constexpr int kSource = 0, kSink = 1;

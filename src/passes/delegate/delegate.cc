@@ -1,0 +1,345 @@
+/// delegate.cc: Delegate. Parts of the graph that engines take become weft::Delegated nodes
+/// (core/module/delegate.h).
+///   needs      shape, dtype, value
+///   provides   -
+///   preserves  -
+///   never      takes a node with an effect or a draw, a result whose size data decide
+///   cost       linear in nodes and edges; choice=auto: cuts of a network of that size
+///   source     the levels of Fusion; PyTorch's and ONNX Runtime's partitioners
+///
+///   y = Conv(x, w); z = Relu(y); i = NonZero(z)  ->  z = Delegated(x) {Conv, Relu}; i = NonZero(z)
+///
+/// Every node has a side: one of the engines, or ours. Along an edge between two sides the level
+/// rises by one, so a path that leaves a side comes back on a higher level: nodes of one side and
+/// one level never wait for each other through a third, and those of them that touch are a region.
+/// Constants go into each region that reads them, and so do the small tensors that inference
+/// follows (targets of Reshape): computing them again costs nothing, and a region that waited for a
+/// shape of its own would wait for itself.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <unordered_map>
+
+#include "sides.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
+#include "weft/core/graph/repeatable.h"
+#include "weft/core/module/delegate.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/pass/provide.h"
+#include "weft/core/plan/storage.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+/// Finds the smaller of two.
+class Components {
+ public:
+  explicit Components(size_t n) : parent_(n) { std::iota(parent_.begin(), parent_.end(), 0); }
+  int Find(int i) {
+    while (parent_[size_t(i)] != i) i = parent_[size_t(i)] = parent_[size_t(parent_[size_t(i)])];
+    return i;
+  }
+  void Join(int a, int b) {
+    a = Find(a), b = Find(b);
+    parent_[size_t(std::max(a, b))] = std::min(a, b);
+  }
+
+ private:
+  std::vector<int> parent_;
+};
+
+class Divider {
+ public:
+  Divider(Graph g, PassContext& ctx)
+      : g_(std::move(g)),
+        ctx_(ctx),
+        engines_(ParseDelegates(ctx.option<std::string>("to"))),
+        shapes_(g_.GetAttr<ShapeMap>("shape")),
+        types_(g_.GetAttr<TypeMap>("dtype")),
+        values_(g_.GetAttr<ValueMap>("value")),
+        facts_(g_.AttrOr<Facts>("facts")),
+        order_(g_.TopoOrder()),
+        place_(g_.id_bound()) {
+    for (const std::string& op : Split(ctx.option<std::string>("only"), ';'))
+      if (!Trim(op).empty()) only_.emplace_back(Trim(op));
+  }
+
+  Graph Run() {
+    if (engines_.empty()) return std::move(g_);
+    for (size_t i = 0; i < order_.size(); ++i) place_[order_[i]->id()].at = int(i);
+    FindCandidates();
+    ChooseSides();
+    FindLevels();
+    MakeRegions();
+    for (const auto& [from, to] : results_) g_.ReplaceUses(from, to);
+    for (auto n = order_.rbegin(); n != order_.rend(); ++n)
+      if (place_[(*n)->id()].taken) g_.Erase(*n);
+    g_.EraseDead();
+    return std::move(g_);
+  }
+
+ private:
+  static constexpr int kOurs = -1;
+  struct Place {
+    int at = 0;  ///< in the order
+    int side = kOurs, level = 0;
+    bool given = false;     ///< a variable or a constant
+    bool followed = false;  ///< a small tensor that inference follows: computed wherever it is read
+    bool taken = false;     ///< by a region
+    /// Of a followed one: the level at which a node of each side that reads it may stand; ours last.
+    std::vector<int> ready;
+  };
+  Place& PlaceOf(const NodePtr& n) { return place_[n->id()]; }
+
+  // ---- who may take a node ----
+
+  bool HasPlace(const NodeEntry& e) const {
+    return HasArenaPlace(types_[e]) && shapes_[e].fully_known();
+  }
+  bool IsFollowed(const NodePtr& n) const {
+    if (n->num_outputs() != 1 || n->num_inputs() == 0 || !n->control_deps.empty()) return false;
+    const SymTensorPtr* v = values_.find(NodeEntry(n));
+    return v && *v && (*v)->fully_known() && !HasEffect(n) && !DrawsAnew(n);
+  }
+  bool MayMove(const NodePtr& n) const {
+    if (!n->control_deps.empty() || HasEffect(n) || DrawsAnew(n)) return false;
+    if (IsOp(n, builtin::kDelegated) || IsOp(n, builtin::kFused) || IsOp(n, builtin::kRegion))
+      return false;
+    for (const Use& u : n->uses())
+      if (u.control) return false;
+    if (!only_.empty() && std::find(only_.begin(), only_.end(), n->op()->name) == only_.end() &&
+        std::find(only_.begin(), only_.end(), BareName(n->op()->name)) == only_.end())
+      return false;
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      if (!HasPlace(NodeEntry(n, i))) return false;
+    return std::all_of(n->inputs.begin(), n->inputs.end(),
+                       [&](const NodeEntry& e) { return !e.node || HasPlace(e); });
+  }
+  /// "weft::ConvGradData" -> "ConvGradData"
+  static std::string BareName(const std::string& op) {
+    const size_t colons = op.rfind("::");
+    return colons == std::string::npos ? op : op.substr(colons + 2);
+  }
+  void FindCandidates() {
+    candidates_.resize(order_.size());
+    for (const DelegateSpec& e : engines_) e.delegate->Version();  // opens it, or says what is missing
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const NodePtr& n = order_[i];
+      Place& p = PlaceOf(n);
+      p.given = n->is_variable() || Graph::ConstantOf(NodeEntry(n)) != nullptr;
+      p.followed = !p.given && IsFollowed(n);
+      if (p.given || p.followed || !MayMove(n)) continue;
+      for (size_t k = 0; k < engines_.size(); ++k) {
+        const std::string why = engines_[k].delegate->WhyNot(g_, n, engines_[k].options);
+        if (why.empty()) candidates_[i].push_back(int(k));
+      }
+      ctx_.Count(candidates_[i].empty() ? "refused" : "supported");
+    }
+  }
+
+  // ---- sides ----
+
+  void ChooseSides() {
+    const auto choice = ctx_.option<std::string>("choice");
+    if (choice == "all") {
+      for (size_t i = 0; i < order_.size(); ++i)
+        if (!candidates_[i].empty()) PlaceOf(order_[i]).side = candidates_[i].front();
+    } else if (choice == "random") {
+      std::mt19937_64 rng(uint64_t(ctx_.option<int64_t>("seed")));
+      for (size_t i = 0; i < order_.size(); ++i) {
+        if (candidates_[i].empty()) continue;
+        const size_t pick = size_t(rng() % (candidates_[i].size() + 1));
+        PlaceOf(order_[i]).side = pick == 0 ? kOurs : candidates_[i][pick - 1];
+      }
+    } else {
+      WEFT_CHECK(choice == "auto", kUsage, "choice is all, auto or random, not '{}'", choice);
+      const std::vector<int> sides = CheapestSides(g_, order_, candidates_, engines_);
+      for (size_t i = 0; i < order_.size(); ++i) PlaceOf(order_[i]).side = sides[i];
+    }
+    for (size_t i = 0; i < order_.size(); ++i)
+      if (PlaceOf(order_[i]).side != kOurs && !ctx_.Fuel("delegate", order_[i]))
+        PlaceOf(order_[i]).side = kOurs;
+  }
+  /// The level at which a node of the side may stand as far as one of its operands says.
+  int ReadyFor(int side, const NodePtr& operand) {
+    const Place& p = PlaceOf(operand);
+    if (p.given) return 0;
+    if (p.followed) return p.ready[size_t(side == kOurs ? int(engines_.size()) : side)];
+    return p.level + (p.side != side);
+  }
+  void FindLevels() {
+    for (const NodePtr& n : order_) {
+      Place& p = PlaceOf(n);
+      if (p.given) continue;
+      const auto level_of = [&](int side) {
+        int level = 0;
+        for (const NodeEntry& e : n->inputs)
+          if (e.node) level = std::max(level, ReadyFor(side, e.node));
+        for (const Node* d : n->control_deps)
+          level = std::max(level, ReadyFor(side, g_.node(d->id())));
+        return level;
+      };
+      if (!p.followed) {
+        p.level = level_of(p.side);
+        continue;
+      }
+      for (int k = 0; k < int(engines_.size()); ++k) p.ready.push_back(level_of(k));
+      p.ready.push_back(level_of(kOurs));
+    }
+  }
+
+  // ---- regions ----
+
+  void MakeRegions() {
+    Components together(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Place& p = PlaceOf(order_[i]);
+      if (p.side == kOurs) continue;
+      for (const NodeEntry& e : order_[i]->inputs) {
+        if (!e.node) continue;
+        const Place& q = PlaceOf(e.node);
+        if (q.side == p.side && q.level == p.level) together.Join(int(i), q.at);
+      }
+    }
+    std::unordered_map<int, std::vector<NodePtr>> members;
+    std::vector<int> firsts;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      if (PlaceOf(order_[i]).side == kOurs) continue;
+      const int first = together.Find(int(i));
+      if (members[first].empty()) firsts.push_back(first);
+      members[first].push_back(order_[i]);
+    }
+    for (const int first : firsts) MakeRegion(members.at(first));
+  }
+
+  struct Region {
+    Graph body;
+    std::vector<NodeEntry> operands;
+    std::unordered_map<EntryKey, NodeEntry> inside;  ///< by entry of the whole graph
+  };
+  NodeEntry Inside(Region* r, const NodeEntry& e) {
+    if (const auto it = r->inside.find(e.key()); it != r->inside.end()) return it->second;
+    if (const TensorPtr constant = Graph::ConstantOf(e))
+      return r->inside[e.key()] = r->body.AddConstant(constant, e.node->attrs.name);
+    if (PlaceOf(e.node).followed) return Followed(r, e);
+    const NodePtr input =
+        r->body.AddInput(fmt::format("x{}", r->operands.size()), types_[e], shapes_[e]);
+    r->operands.push_back(e);
+    return r->inside[e.key()] = NodeEntry(input);
+  }
+  /// A copy of a followed tensor, operands first.
+  NodeEntry Followed(Region* r, const NodeEntry& e) {
+    std::vector<NodePtr> stack{e.node};
+    while (!stack.empty()) {
+      const NodePtr n = stack.back();
+      bool ready = true;
+      for (const NodeEntry& in : n->inputs) {
+        if (!in.node || r->inside.count(in.key()) || !PlaceOf(in.node).followed) continue;
+        stack.push_back(in.node);
+        ready = false;
+      }
+      if (!ready) continue;
+      stack.pop_back();
+      if (!r->inside.count(NodeEntry(n).key())) Copy(r, n);
+    }
+    return r->inside.at(e.key());
+  }
+  void Copy(Region* r, const NodePtr& n) {
+    std::vector<NodeEntry> inputs;
+    for (const NodeEntry& e : n->inputs) inputs.push_back(e.node ? Inside(r, e) : NodeEntry());
+    const NodePtr copy = r->body.AddCopy(n, inputs);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      r->inside[NodeEntry(n, i).key()] = NodeEntry(copy, i);
+  }
+  void MakeRegion(const std::vector<NodePtr>& nodes) {
+    Region r;
+    for (const NodePtr& n : nodes) Copy(&r, n);
+    std::vector<NodeEntry> given;
+    for (const NodePtr& n : nodes) PlaceOf(n).taken = true;
+    for (const NodePtr& n : nodes)
+      for (uint32_t i = 0; i < n->num_outputs(); ++i)
+        if (IsReadOutside(r, NodeEntry(n, i))) given.emplace_back(n, i);
+    for (size_t k = 0; k < given.size(); ++k) {
+      r.body.outputs.push_back(r.inside.at(given[k].key()));
+      r.body.SetOutputName(k, fmt::format("y{}", k));
+    }
+    if (!facts_.empty()) r.body.SetAttr("facts", facts_);
+    PassOptions plain;
+    plain.verify = false;
+    Graph body = ProvideTypes(std::move(r.body), plain);
+    if (given.empty() || !TellsItsSizes(body)) {
+      for (const NodePtr& n : nodes) PlaceOf(n).taken = false;
+      return ctx_.Count("left");
+    }
+    const DelegateSpec& engine = engines_[size_t(PlaceOf(nodes[0]).side)];
+    const NodePtr region =
+        g_.AddNode(builtin::kDelegated, r.operands,
+                   {{"body", GraphPtr(std::make_shared<const Graph>(std::move(body)))},
+                    {"delegate", engine.ToString()}});
+    for (const NodePtr& n : nodes) g_.MergeOrigin(region, n);
+    ctx_.Count("regions");
+    ctx_.Count("nodes", int64_t(nodes.size()));
+    for (size_t k = 0; k < given.size(); ++k)
+      results_.emplace_back(given[k], NodeEntry(region, uint32_t(k)));
+  }
+  bool IsReadOutside(const Region& r, const NodeEntry& e) const {
+    for (const Use& u : e.node->uses()) {
+      if (u.control || !(u.user->inputs[u.slot] == e)) continue;
+      if (u.user->id() >= place_.size()) return true;  // a region
+      // A followed one is computed in the region as well, and outside if anybody reads it there.
+      if (!r.inside.count(NodeEntry(u.user).key()) || place_[u.user->id()].followed) return true;
+    }
+    return std::any_of(g_.outputs.begin(), g_.outputs.end(),
+                       [&](const NodeEntry& out) { return out == e; });
+  }
+
+  Graph g_;
+  PassContext& ctx_;
+  const std::vector<DelegateSpec> engines_;
+  const ShapeMap shapes_;
+  const TypeMap types_;
+  const ValueMap values_;
+  const Facts facts_;
+  const std::vector<NodePtr> order_;
+  std::vector<Place> place_;                  // by node id
+  std::vector<std::vector<int>> candidates_;  // by place in the order: engines that may take it
+  std::vector<std::string> only_;
+  std::vector<std::pair<NodeEntry, NodeEntry>> results_;
+};
+
+Graph DelegatePass(Graph g, PassContext& ctx) { return Divider(std::move(g), ctx).Run(); }
+
+WEFT_REGISTER_GRAPH_ATTR(delegate_costs, kGiven, NodeMap<Floats>)
+    .describe(
+        "measured microseconds of a node: here, then with each delegate of the pass Delegate in "
+        "its order; negative: not measured");
+
+WEFT_REGISTER_PASS(Delegate)
+    .describe("parts of the graph that other engines run become weft::Delegated nodes")
+    .set_body(DelegatePass)
+    .set_change_graph(true)
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .depend_graph_attr("value")
+    .enters_bodies()
+    .keeps_onnx()
+    .option("to", "", "delegates in order of preference, as in openvino:streams=2;libtorch")
+    .option("choice", "all",
+            "all: every node that a delegate takes, by the first that does; auto: the cheapest "
+            "division; random: each node by one that takes it or by none")
+    .option("only", "", "operators that may be given away, as in Conv;MatMul; empty: all")
+    .option("seed", int64_t{1}, "of choice=random")
+    .statistic("supported", "nodes that a delegate takes")
+    .statistic("refused", "nodes that none takes")
+    .statistic("regions", "made")
+    .statistic("nodes", "in regions")
+    .statistic("left", "regions that were not made, since a size in them could not be told")
+    .rewrite("delegate", "a node that is given away");
+
+}  // namespace
+}  // namespace weft

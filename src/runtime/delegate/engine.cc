@@ -1,0 +1,146 @@
+/// engine.cc: see engine.h.
+#include "engine.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/pass/provide.h"
+#include "weft/runtime/delegate_counts.h"
+#include "weft/support/check.h"
+
+namespace weft {
+namespace {
+
+/// Addresses of tables of entries that nobody holds any more are swept when one is added.
+class EngineTable {
+ public:
+  /// Body, delegate, threads, and extents of operands, each behind its rank.
+  using Key = std::tuple<const Graph*, std::string, int, std::vector<int64_t>>;
+
+  template <class Make>
+  std::shared_ptr<SharedEngine> Get(const Key& key, Make make) {
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto it = table_.find(key); it != table_.end())
+        if (auto engine = it->second.lock()) return engine;
+    }
+    // Without the lock: compiling takes long. Of two threads that make one each, the first stays.
+    std::shared_ptr<SharedEngine> made = make();
+    std::lock_guard lock(mutex_);
+    for (auto it = table_.begin(); it != table_.end();)
+      it = it->second.expired() ? table_.erase(it) : std::next(it);
+    std::weak_ptr<SharedEngine>& place = table_[key];
+    if (auto first = place.lock()) return first;
+    place = made;
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<SharedEngine>> table_;
+};
+
+EngineTable& Table() {
+  static auto* table = new EngineTable;
+  return *table;
+}
+
+size_t NodesIn(const Graph& body) {
+  size_t n = 0;
+  for (const NodePtr& p : body.TopoOrder())
+    n += !p->is_variable() && !Graph::ConstantOf(NodeEntry(p));
+  return n;
+}
+
+}  // namespace
+
+RegionBody BodyFor(const ComputeRequest& q) {
+  RegionBody out;
+  out.graph = *q.node->attr<GraphPtr>("body");
+  Graph& g = out.graph;
+  const std::vector<NodePtr> inputs = g.inputs();
+  WEFT_ICHECK(inputs.size() == q.input_dims.size(), "{} has {} operands, its body {}",
+              q.node->Describe(), q.input_dims.size(), inputs.size());
+  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
+  std::vector<NodePtr> left;
+  bool changed = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const NodeEntry e(inputs[i]);
+    if (q.constants[i]) {
+      g.ReplaceUses(e, g.AddConstant(q.constants[i], inputs[i]->attrs.name));
+      changed = true;
+      continue;
+    }
+    left.push_back(inputs[i]);
+    out.read.push_back(i);
+    if (shapes[e].is_static()) continue;
+    g.SetAttr(inputs[i], "shape", Shape::OfInts(q.input_dims[i]));
+    changed = true;
+  }
+  if (!changed) return out;
+  g.SetInputs(left);
+  for (const char* attr : {"shape", "value", "facts"}) g.DropAttr(attr);
+  PassOptions plain;
+  plain.verify = false;
+  g = ApplyPasses(ProvideTypes(std::move(g), plain), {"FoldConstants"}, plain);
+  g = ProvideTypes(std::move(g), plain);
+  return out;
+}
+
+SharedEngine::SharedEngine(DelegateSpec spec, std::shared_ptr<DelegateEngine> engine, GraphPtr body)
+    : spec_(std::move(spec)),
+      engine_(std::move(engine)),
+      body_(std::move(body)),
+      concurrent_(spec_.delegate->traits().concurrent),
+      description_(fmt::format("{} {}: {} nodes", spec_.ToString(), spec_.delegate->Version(),
+                               NodesIn(*body_))) {
+  // What cannot be prepared is known before a run.
+  idle_.push_back(engine_->Prepare());
+}
+
+std::unique_ptr<DelegateInstance> SharedEngine::Take() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<DelegateInstance> instance = std::move(idle_.back());
+      idle_.pop_back();
+      return instance;
+    }
+  }
+  return engine_->Prepare();
+}
+
+void SharedEngine::Run(const std::vector<DelegateTensor>& inputs,
+                       const std::vector<DelegateTensor>& outputs, void* stream) {
+  std::unique_lock<std::mutex> turn(turn_, std::defer_lock);
+  if (!concurrent_) turn.lock();
+  std::unique_ptr<DelegateInstance> instance = Take();
+  // An instance whose run failed is not used again.
+  const int64_t copied = instance->Run(inputs, outputs, stream);
+  CountDelegateRun(copied);
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(instance));
+}
+
+std::shared_ptr<SharedEngine> FindEngine(const ComputeRequest& q, const std::string& text,
+                                         const Graph& body) {
+  const std::vector<DelegateSpec> specs = ParseDelegates(text);
+  WEFT_CHECK(specs.size() == 1, kBadAttribute, "{} names {} delegates: '{}'", q.node->Describe(),
+             specs.size(), text);
+  const GraphPtr held = q.node->attr<GraphPtr>("body");
+  std::vector<int64_t> extents;
+  for (const auto& dims : q.input_dims) {
+    extents.push_back(int64_t(dims.size()));
+    extents.insert(extents.end(), dims.begin(), dims.end());
+  }
+  return Table().Get({held.get(), text, q.threads, std::move(extents)}, [&] {
+    specs[0].delegate->Version();  // opens it, or says what is missing
+    DelegateRegion region{&body, specs[0].options, q.threads};
+    CountDelegateRegion();
+    return std::make_shared<SharedEngine>(specs[0], specs[0].delegate->Compile(region), held);
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+/// engine.h: compiled regions, shared by all who run them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/core/module/delegate.h"
+#include "weft/runtime/backend/compute.h"
+
+namespace weft {
+
+/// The body of a weft::Delegated node for the extents of one call.
+struct RegionBody {
+  Graph graph;
+  std::vector<size_t> read;  ///< inputs of the node that are inputs of the graph, in their order
+};
+/// With numbers for extents; operands that are known before the run are constants in it.
+RegionBody BodyFor(const ComputeRequest& request);
+
+/// An engine with its idle instances; any number of threads run it.
+class SharedEngine {
+ public:
+  SharedEngine(DelegateSpec spec, std::shared_ptr<DelegateEngine> engine, GraphPtr body);
+  void Run(const std::vector<DelegateTensor>& inputs, const std::vector<DelegateTensor>& outputs,
+           void* stream);
+  const std::string& description() const { return description_; }
+
+ private:
+  std::unique_ptr<DelegateInstance> Take();
+
+  const DelegateSpec spec_;
+  const std::shared_ptr<DelegateEngine> engine_;
+  const GraphPtr body_;  ///< keeps the address that it is found by
+  const bool concurrent_;
+  const std::string description_;
+  std::mutex mutex_, turn_;
+  std::vector<std::unique_ptr<DelegateInstance>> idle_;
+};
+
+/// That of the delegate that `spec` names for the request's node, whose body is `body` at these
+/// extents. Throws what ParseDelegates, Version and Compile throw.
+std::shared_ptr<SharedEngine> FindEngine(const ComputeRequest& request, const std::string& spec,
+                                         const Graph& body);
+
+}  // namespace weft
