@@ -185,7 +185,8 @@ typedef struct WeftRegion {
   int32_t extents; /* WEFT_EXTENTS_* */
 } WeftRegion;
 
-/* One run of a region. Operands are dense and row-major, in memory of the delegate's kind. */
+/* One run of a region. Operands are dense and row-major, in memory of the delegate's kind; what is
+ * written shares memory with nothing else of the call. */
 typedef struct WeftRegionCall {
   size_t struct_size;
   int32_t num_inputs, num_outputs;
@@ -335,6 +336,8 @@ typedef struct WeftHost {
   /* A serialized ONNX model of the graph, whose inputs and outputs are named x0, x1 .., y0, y1 ..
    * in their order. Lives until the callback returns. */
   WeftStatus (*graph_onnx)(const WeftGraph* graph, const void** bytes, size_t* size);
+  /* 1 where the attribute is set, not only declared with a default. */
+  int32_t (*node_has_attr)(const WeftNode* node, const char* name);
   /* As node_attr_ints. */
   WeftStatus (*node_attr_floats)(const WeftNode* node, const char* name, const double** values,
                                  size_t* count);

@@ -246,6 +246,9 @@ WeftStatus RegisterPass(const WeftPassDef* given) {
     return Attribute<std::string>(n, name, v, [&](const std::string& got) { *v = KeepText(got); });
   };
   h.node_attr_ints = AttrInts;
+  h.node_has_attr = [](const WeftNode* n, const char* name) -> int32_t {
+    return n && name && NodeOf(n)->has_attr(name) ? 1 : 0;
+  };
   h.node_attr_floats = AttrFloats;
   h.node_attr_strings = AttrStrings;
   h.node_attr_tensor = AttrTensor;
