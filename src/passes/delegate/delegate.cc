@@ -20,6 +20,7 @@
 #include <numeric>
 #include <random>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "sides.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -72,6 +73,9 @@ class Divider {
   Graph Run() {
     if (engines_.empty()) return std::move(g_);
     for (size_t i = 0; i < order_.size(); ++i) place_[order_[i]->id()].at = int(i);
+    for (const NodePtr& p : g_.AllInputs())
+      for (SymInt d : shapes_[NodeEntry(p)].dims())
+        if (d.known() && d.is_symbol()) told_.try_emplace(d, NodeEntry(p));
     FindCandidates();
     ChooseSides();
     FindLevels();
@@ -102,7 +106,7 @@ class Divider {
     return HasArenaPlace(types_[e]) && shapes_[e].fully_known();
   }
   bool IsFollowed(const NodePtr& n) const {
-    if (n->num_outputs() != 1 || n->num_inputs() == 0 || !n->control_deps.empty()) return false;
+    if (n->num_outputs() != 1 || !n->control_deps.empty()) return false;
     const SymTensorPtr* v = values_.find(NodeEntry(n));
     return v && *v && (*v)->fully_known() && !HasEffect(n) && !DrawsAnew(n);
   }
@@ -221,6 +225,7 @@ class Divider {
     Graph body;
     std::vector<NodeEntry> operands;
     std::unordered_map<EntryKey, NodeEntry> inside;  ///< by entry of the whole graph
+    ValueMap values;                                 ///< of inputs
   };
   NodeEntry Inside(Region* r, const NodeEntry& e) {
     if (const auto it = r->inside.find(e.key()); it != r->inside.end()) return it->second;
@@ -230,6 +235,7 @@ class Divider {
     const NodePtr input =
         r->body.AddInput(fmt::format("x{}", r->operands.size()), types_[e], shapes_[e]);
     r->operands.push_back(e);
+    if (const SymTensorPtr* v = values_.find(e); v && *v) r->values.set(NodeEntry(input), *v);
     return r->inside[e.key()] = NodeEntry(input);
   }
   /// A copy of a followed tensor, operands first.
@@ -256,9 +262,30 @@ class Divider {
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
       r->inside[NodeEntry(n, i).key()] = NodeEntry(copy, i);
   }
+  /// Inputs that nothing in the region reads, but for what sizes in it depend on: each symbol has to
+  /// be a dimension of some input.
+  void AddSizes(Region* r) {
+    std::unordered_set<SymInt> told;
+    std::vector<SymInt> mentioned;
+    for (const auto& [key, entry] : r->inside) {
+      const Shape& shape = shapes_[NodeEntry(g_.node(key.id), key.index)];
+      for (SymInt d : shape.dims())
+        if (d.known() && d.is_symbol() && entry.node->is_variable())
+          told.insert(d);
+        else if (d.known())
+          for (SymInt s : d.Symbols()) mentioned.push_back(s);
+    }
+    std::sort(mentioned.begin(), mentioned.end(), [&](SymInt a, SymInt b) {
+      return a.symbol_name() < b.symbol_name();
+    });
+    for (SymInt s : mentioned)
+      if (const auto it = told_.find(s); it != told_.end() && told.insert(s).second)
+        Inside(r, it->second);
+  }
   void MakeRegion(const std::vector<NodePtr>& nodes) {
     Region r;
     for (const NodePtr& n : nodes) Copy(&r, n);
+    AddSizes(&r);
     std::vector<NodeEntry> given;
     for (const NodePtr& n : nodes) PlaceOf(n).taken = true;
     for (const NodePtr& n : nodes)
@@ -268,6 +295,7 @@ class Divider {
       r.body.outputs.push_back(r.inside.at(given[k].key()));
       r.body.SetOutputName(k, fmt::format("y{}", k));
     }
+    r.body.SetAttr("value", std::move(r.values));
     if (!facts_.empty()) r.body.SetAttr("facts", facts_);
     PassOptions plain;
     plain.verify = false;
@@ -309,6 +337,7 @@ class Divider {
   std::vector<Place> place_;                  // by node id
   std::vector<std::vector<int>> candidates_;  // by place in the order: engines that may take it
   std::vector<std::string> only_;
+  std::unordered_map<SymInt, NodeEntry> told_;  ///< inputs by what they are a dimension of
   std::vector<std::pair<NodeEntry, NodeEntry>> results_;
 };
 

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/delegate_counts.h"
 #include "weft/support/check.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -54,6 +56,26 @@ size_t NodesIn(const Graph& body) {
   return n;
 }
 
+/// Of symbols, where attributes of nodes name them.
+void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g) {
+  for (const NodePtr& n : g->TopoOrder()) {
+    std::vector<std::pair<std::string, Shape>> changed;
+    for (const auto& [name, value] : n->attrs.dict) {
+      if (!value.is<Shape>() || !value.get<Shape>().has_rank()) continue;
+      std::vector<SymInt> dims = value.get<Shape>().dims();
+      for (SymInt& d : dims)
+        if (d.known())
+          d = Substitute(d, [&](SymInt s) {
+            const auto it = values.find(s);
+            return it == values.end() ? s : it->second;
+          });
+      if (Shape now(std::move(dims)); !now.same(value.get<Shape>()))
+        changed.emplace_back(name, std::move(now));
+    }
+    for (auto& [name, shape] : changed) g->SetAttr(n, name, std::move(shape));
+  }
+}
+
 }  // namespace
 
 RegionBody BodyFor(const ComputeRequest& q) {
@@ -66,10 +88,22 @@ RegionBody BodyFor(const ComputeRequest& q) {
   const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
   std::vector<NodePtr> left;
   bool changed = false;
+  std::unordered_map<SymInt, SymInt> known;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& declared = shapes[NodeEntry(inputs[i])];
+    for (int d = 0; d < declared.rank(); ++d)
+      if (declared[d].known() && declared[d].is_symbol())
+        known.emplace(declared[d], q.input_dims[i][size_t(d)]);
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const NodeEntry e(inputs[i]);
     if (q.constants[i]) {
       g.ReplaceUses(e, g.AddConstant(q.constants[i], inputs[i]->attrs.name));
+      changed = true;
+      continue;
+    }
+    // Some are there for their dimensions.
+    if (inputs[i]->uses().empty() && !g.is_output(inputs[i])) {
       changed = true;
       continue;
     }
@@ -79,8 +113,9 @@ RegionBody BodyFor(const ComputeRequest& q) {
     g.SetAttr(inputs[i], "shape", Shape::OfInts(q.input_dims[i]));
     changed = true;
   }
-  if (!changed) return out;
+  if (!changed && known.empty()) return out;
   g.SetInputs(left);
+  GiveValues(known, &g);
   for (const char* attr : {"shape", "value", "facts"}) g.DropAttr(attr);
   PassOptions plain;
   plain.verify = false;
