@@ -46,7 +46,7 @@ SUB_ROOMS = {
     },
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "memory": ["binding"], "program": ["memory"],
-        "regions": ["program"], "compile": ["program", "inputs"], "saved": ["compile"], "session": ["saved"],
+        "regions": ["program"], "compile": ["program", "inputs"], "saved": ["delegate"], "session": ["saved"],
         "plugin": ["backend"], "inputs": [""], "delegate": ["compile"],
     },
     "backends/cpu": {

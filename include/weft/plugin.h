@@ -192,8 +192,8 @@ typedef struct WeftRegionCall {
   int32_t num_inputs, num_outputs;
   const WeftView* const* inputs;
   const WeftView* const* outputs; /* to be written */
-  void* stream;                   /* of the device, where work is to be given to it; null: the host */
-  int64_t copied_bytes;           /* set by `run`: of operands that it could not use where they lie */
+  void* stream;         /* of the device, where work is to be given to it; null: the host */
+  int64_t copied_bytes; /* set by `run`: of operands that it could not use where they lie */
 } WeftRegionCall;
 
 enum {
@@ -206,8 +206,8 @@ typedef struct WeftDelegateDef {
   size_t struct_size;
   const char* name;
   const char* doc;
-  uint32_t flags;     /* WEFT_DELEGATE_* */
-  int32_t device;     /* where operands lie, a DLDeviceType of DLPack; 1: host */
+  uint32_t flags; /* WEFT_DELEGATE_* */
+  int32_t device; /* where operands lie, a DLDeviceType of DLPack; 1: host */
   const WeftOptionDef* options;
   size_t num_options;
   /* Opens the engine where it is not open yet and tells its version, a part of the key of what is
@@ -321,7 +321,8 @@ typedef struct WeftHost {
 
   /* Delegates. */
   WeftStatus (*register_delegate)(const WeftDelegateDef* def);
-  WeftStatus (*option_int)(const WeftOptions* options, const char* name, int64_t* value); /* b too */
+  WeftStatus (*option_int)(const WeftOptions* options, const char* name,
+                           int64_t* value); /* b too */
   WeftStatus (*option_float)(const WeftOptions* options, const char* name, double* value);
   WeftStatus (*option_string)(const WeftOptions* options, const char* name, const char** value);
   WeftStatus (*bytes_write)(WeftBytes* bytes, const void* data, size_t size);

@@ -23,8 +23,7 @@ std::string WriteAsOnnx(const Graph& graph) {
   Graph named = graph;
   for (size_t i = 0; i < named.inputs().size(); ++i)
     named.inputs()[i]->attrs.name = "x" + std::to_string(i);
-  for (size_t i = 0; i < named.outputs.size(); ++i)
-    named.SetOutputName(i, "y" + std::to_string(i));
+  for (size_t i = 0; i < named.outputs.size(); ++i) named.SetOutputName(i, "y" + std::to_string(i));
   return Writer()(named);
 }
 

@@ -8,10 +8,18 @@ namespace {
 struct DelegatedParam : OpParam<DelegatedParam> {
   GraphAttr body;
   std::string delegate;
+  TensorAttr engine;
+  std::string engine_key;
   WEFT_OP_PARAM(DelegatedParam) {
     WEFT_FIELD(body).describe(
         "what is computed; its inputs and outputs in order, with shape and dtype");
     WEFT_FIELD(delegate).describe("whose engine runs it, with options: \"openvino:streams=2\"");
+    WEFT_FIELD(engine)
+        .set_default(TensorAttr())
+        .describe("u8[bytes]: the engine as the delegate has exported it; in compiled programs");
+    WEFT_FIELD(engine_key)
+        .set_default("")
+        .describe("what it was made for: the delegate's version, threads, the processor");
   }
 };
 WEFT_REGISTER_OP_PARAM(DelegatedParam);

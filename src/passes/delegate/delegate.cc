@@ -15,6 +15,8 @@
 /// Constants go into each region that reads them, and so do the small tensors that inference
 /// follows (targets of Reshape): computing them again costs nothing, and a region that waited for a
 /// shape of its own would wait for itself.
+#include "weft/core/module/delegate.h"
+
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -26,7 +28,6 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
-#include "weft/core/module/delegate.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/pass/provide.h"
@@ -131,7 +132,8 @@ class Divider {
   }
   void FindCandidates() {
     candidates_.resize(order_.size());
-    for (const DelegateSpec& e : engines_) e.delegate->Version();  // opens it, or says what is missing
+    for (const DelegateSpec& e : engines_)
+      e.delegate->Version();  // opens it, or says what is missing
     for (size_t i = 0; i < order_.size(); ++i) {
       const NodePtr& n = order_[i];
       Place& p = PlaceOf(n);
@@ -275,9 +277,8 @@ class Divider {
         else if (d.known())
           for (SymInt s : d.Symbols()) mentioned.push_back(s);
     }
-    std::sort(mentioned.begin(), mentioned.end(), [&](SymInt a, SymInt b) {
-      return a.symbol_name() < b.symbol_name();
-    });
+    std::sort(mentioned.begin(), mentioned.end(),
+              [&](SymInt a, SymInt b) { return a.symbol_name() < b.symbol_name(); });
     for (SymInt s : mentioned)
       if (const auto it = told_.find(s); it != told_.end() && told.insert(s).second)
         Inside(r, it->second);
@@ -304,6 +305,11 @@ class Divider {
       for (const NodePtr& n : nodes) PlaceOf(n).taken = false;
       return ctx_.Count("left");
     }
+    // What inference knows beside them it finds again.
+    std::vector<std::string> dropped;
+    for (const auto& [attr, value] : body.attrs)
+      if (attr != "dtype" && attr != "shape" && attr != "facts") dropped.push_back(attr);
+    for (const std::string& attr : dropped) body.DropAttr(attr);
     const DelegateSpec& engine = engines_[size_t(PlaceOf(nodes[0]).side)];
     const NodePtr region =
         g_.AddNode(builtin::kDelegated, r.operands,

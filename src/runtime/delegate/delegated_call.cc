@@ -133,7 +133,7 @@ std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
   RegionBody body = BodyFor(q);
   std::string why;
   try {
-    std::shared_ptr<SharedEngine> engine = FindEngine(q, spec, body.graph);
+    std::shared_ptr<SharedEngine> engine = FindEngine(q.node, body.graph, q.input_dims, q.threads);
     return std::make_unique<DelegatedCall>(q, std::move(engine), std::move(body));
   } catch (const Error& e) {
     if (e.code() != ErrorCode::kUnsupported) {
@@ -143,8 +143,8 @@ std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
     }
     why = e.message();
   }
-  WEFT_LOG(kWarning, "delegate '{}' does not run {}, which runs here: {}", spec,
-           WhatItRuns(q.node), why);
+  WEFT_LOG(kWarning, "delegate '{}' does not run {}, which runs here: {}", spec, WhatItRuns(q.node),
+           why);
   return std::make_unique<OwnCall>(q, std::move(body), std::move(why));
 }
 

@@ -2,14 +2,20 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
+#include "runtime/program/program_impl.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/delegate_counts.h"
+#include "weft/runtime/program/profile.h"
 #include "weft/support/check.h"
+#include "weft/support/log.h"
 #include "weft/sym/symbols.h"
 
 namespace weft {
@@ -159,23 +165,91 @@ void SharedEngine::Run(const std::vector<DelegateTensor>& inputs,
   idle_.push_back(std::move(instance));
 }
 
-std::shared_ptr<SharedEngine> FindEngine(const ComputeRequest& q, const std::string& text,
-                                         const Graph& body) {
-  const std::vector<DelegateSpec> specs = ParseDelegates(text);
-  WEFT_CHECK(specs.size() == 1, kBadAttribute, "{} names {} delegates: '{}'", q.node->Describe(),
+std::string EngineKey(const DelegateSpec& spec, int threads) {
+  return fmt::format("{} {}, {} threads, {}", spec.ToString(), spec.delegate->Version(), threads,
+                     CpuModel());
+}
+
+namespace {
+
+DelegateSpec SpecOf(const NodePtr& node) {
+  const auto text = node->attr<std::string>("delegate");
+  std::vector<DelegateSpec> specs = ParseDelegates(text);
+  WEFT_CHECK(specs.size() == 1, kBadAttribute, "{} names {} delegates: '{}'", node->Describe(),
              specs.size(), text);
-  const GraphPtr held = q.node->attr<GraphPtr>("body");
+  return std::move(specs[0]);
+}
+
+/// Null where the node keeps none that is of use here.
+std::shared_ptr<DelegateEngine> Imported(const NodePtr& node, const DelegateSpec& spec,
+                                         const DelegateRegion& region) {
+  const AttrValue* held = node->attrs.dict.find("engine");
+  const TensorPtr kept = held ? held->get<TensorPtr>() : nullptr;
+  if (!kept) return nullptr;
+  const std::string key = EngineKey(spec, region.threads),
+                    made_for = node->attr<std::string>("engine_key");
+  std::string why = key == made_for ? "" : fmt::format("it was made for {}", made_for);
+  if (why.empty()) try {
+      return spec.delegate->Import(
+          region, {static_cast<const char*>(kept->data()), size_t(kept->num_bytes())});
+    } catch (const Error& e) {
+      why = e.message();
+    }
+  WEFT_LOG(kWarning, "delegate '{}' does not take the engine in the file, and compiles anew: {}",
+           spec.delegate->name(), why);
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const Graph& body,
+                                         const std::vector<std::vector<int64_t>>& dims,
+                                         int threads) {
+  const DelegateSpec spec = SpecOf(node);
+  const GraphPtr held = node->attr<GraphPtr>("body");
   std::vector<int64_t> extents;
-  for (const auto& dims : q.input_dims) {
-    extents.push_back(int64_t(dims.size()));
-    extents.insert(extents.end(), dims.begin(), dims.end());
+  for (const auto& d : dims) {
+    extents.push_back(int64_t(d.size()));
+    extents.insert(extents.end(), d.begin(), d.end());
   }
-  return Table().Get({held.get(), text, q.threads, std::move(extents)}, [&] {
-    specs[0].delegate->Version();  // opens it, or says what is missing
-    DelegateRegion region{&body, specs[0].options, q.threads};
+  return Table().Get({held.get(), spec.ToString(), threads, std::move(extents)}, [&] {
+    spec.delegate->Version();  // opens it, or says what is missing
+    const DelegateRegion region{&body, spec.options, threads};
+    std::shared_ptr<DelegateEngine> engine = Imported(node, spec, region);
+    if (!engine) engine = spec.delegate->Compile(region);
     CountDelegateRegion();
-    return std::make_shared<SharedEngine>(specs[0], specs[0].delegate->Compile(region), held);
+    return std::make_shared<SharedEngine>(spec, std::move(engine), held);
   });
+}
+
+void KeepEngines(Graph* g, const std::string& backend) {
+  for (const NodePtr& n : g->TopoOrder()) {
+    if (IsOp(n, builtin::kRegion) || HasControlBodies(n))
+      for (const std::string& name : BodyNames(n)) {
+        Graph body = *n->attr<GraphPtr>(name);
+        KeepEngines(&body, backend);
+        ReplaceBody(*g, n, name, std::move(body));
+      }
+    if (!IsOp(n, builtin::kDelegated)) continue;
+    try {
+      const DelegateSpec spec = SpecOf(n);
+      const Graph& body = *n->attr<GraphPtr>("body");
+      if (!DelegateRegion{&body, {}, 1}.is_static()) continue;
+      const int threads = BackendFor(backend, 0)->threads();
+      std::vector<std::vector<int64_t>> dims;
+      for (const NodePtr& p : body.inputs())
+        dims.push_back(body.GetAttr<ShapeMap>("shape")[NodeEntry(p)].ints());
+      const std::string bytes = FindEngine(n, body, dims, threads)->Export();
+      if (bytes.empty()) continue;
+      auto kept = std::make_shared<Tensor>(DType::kU8, std::vector<int64_t>{int64_t(bytes.size())});
+      std::memcpy(kept->mutable_data(), bytes.data(), bytes.size());
+      g->SetAttr(n, "engine", TensorPtr(std::move(kept)));
+      g->SetAttr(n, "engine_key", EngineKey(spec, threads));
+    } catch (const Error& e) {
+      // The file runs without it.
+      WEFT_LOG(kWarning, "{} is kept without its engine: {}", n->Describe(), e.message());
+    }
+  }
 }
 
 }  // namespace weft

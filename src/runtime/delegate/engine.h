@@ -27,6 +27,7 @@ class SharedEngine {
   void Run(const std::vector<DelegateTensor>& inputs, const std::vector<DelegateTensor>& outputs,
            void* stream);
   const std::string& description() const { return description_; }
+  std::string Export() const { return engine_->Export(); }
 
  private:
   std::unique_ptr<DelegateInstance> Take();
@@ -40,9 +41,15 @@ class SharedEngine {
   std::vector<std::unique_ptr<DelegateInstance>> idle_;
 };
 
-/// That of the delegate that `spec` names for the request's node, whose body is `body` at these
-/// extents. Throws what ParseDelegates, Version and Compile throw.
-std::shared_ptr<SharedEngine> FindEngine(const ComputeRequest& request, const std::string& spec,
-                                         const Graph& body);
+/// That of the delegate which the weft::Delegated node names, for its body at some extents: `body`,
+/// whose operands have the dimensions `dims`. Compiled, or imported from what the node keeps. Throws
+/// what ParseDelegates, Version and Compile throw.
+std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const Graph& body,
+                                         const std::vector<std::vector<int64_t>>& dims,
+                                         int threads);
+
+/// The engines of the nodes with fixed extents, as attributes of theirs, where delegates can export:
+/// for a graph that goes to a file and will run on `backend`, with the threads that this has here.
+void KeepEngines(Graph* graph, const std::string& backend);
 
 }  // namespace weft

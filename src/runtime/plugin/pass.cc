@@ -162,7 +162,7 @@ WeftStatus AddNode(WeftGraph* g, const char* op, const WeftEntry* inputs, size_t
     std::vector<NodeEntry> operands;
     for (size_t i = 0; i < count; ++i) operands.push_back(Checked(g, inputs[i]));
     *node = HandleOf(Editable(g).AddNode(RequiredText(op, "the operator of a node"), operands,
-                                      ParseAttrDict(TextOrEmpty(attrs)), TextOrEmpty(name)));
+                                         ParseAttrDict(TextOrEmpty(attrs)), TextOrEmpty(name)));
   });
 }
 

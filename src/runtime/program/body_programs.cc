@@ -61,7 +61,8 @@ void BodyPrograms::AddTo(ProgramStats* stats) const {
   for (const auto& [name, body] : programs_)
     for (int ProgramStats::*count :
          {&ProgramStats::kernels, &ProgramStats::distinct_kernels, &ProgramStats::library_calls,
-          &ProgramStats::delegated, &ProgramStats::reorders, &ProgramStats::interpreted, &ProgramStats::host_steps})
+          &ProgramStats::delegated, &ProgramStats::reorders, &ProgramStats::interpreted,
+          &ProgramStats::host_steps})
       stats->*count += body->stats_.*count;
 }
 

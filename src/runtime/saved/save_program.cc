@@ -1,11 +1,13 @@
 /// save_program.cc: writes `.weftx` files; the format stands in saved_program.h.
 #include <map>
 
+#include "runtime/delegate/engine.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/program/body_programs.h"
 #include "runtime/program/program_impl.h"
 #include "self_contained.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/module/delegate.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/text/text.h"
 #include "weft/runtime/saved/saved_program.h"
@@ -98,7 +100,9 @@ std::string Pack(std::vector<Graph> graphs, const std::string& backend, const st
   print.side_data = &side;
   std::vector<std::string> texts;
   for (Graph& g : graphs) {
-    g = SelfContained(g, compiled_for.none() ? Target(backend) : compiled_for);
+    KeepEngines(&g, backend);
+    g = SelfContained(g,
+                      compiled_for.none() ? Target(SplitDelegates(backend).first) : compiled_for);
     texts.push_back(PrintGraph(Stripped(g), print));
   }
 

@@ -44,8 +44,8 @@ struct Times {
   double first_ms = 0;           // the run before them, which makes library calls and packs weights
   double cpu_us = 0;             // of all threads, a run
   double launches = 0, replays = 0, host_waits = 0;  // of a device, a run
-  double delegate_copied_bytes = 0;  // a run
-  int64_t compiled = 0;              // programs and kernels, since the first run began
+  double delegate_copied_bytes = 0;                  // a run
+  int64_t compiled = 0;  // programs and kernels, since the first run began
   double At(double quantile) const {
     return ms[std::min(ms.size() - 1, size_t(quantile * double(ms.size())))];
   }

@@ -25,6 +25,7 @@ namespace {
 struct Args {
   ModelArgs model;
   MemoryArgs memory;
+  DelegateArgs delegates;
   std::string target, out, save_kernels, overridable,
       passes = StandardPipeline({PipelineEnd::kCode}).ToString();
 };
@@ -126,7 +127,9 @@ int RunCompile(const Args& a) {
     ThrowError(ErrorCode::kUnsupported,
                fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
                "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
-  const Pipeline pipeline = ParsePipeline(a.passes);
+  const DivisionOptions division = a.delegates.Division();
+  const Pipeline pipeline =
+      WithDelegates(ParsePipeline(a.passes), a.delegates.to, division.choice, division.only);
   const MemoryOptions memory = a.memory.Check();
   ImportOptions import;
   if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
@@ -228,6 +231,7 @@ Command MakeCompile(Options& parent) {
           "initializers that the model lists as inputs too and that will be fed: A,B");
   app.Add("--save-kernels D", &a->save_kernels, "write the source of every distinct kernel");
   app.Add("--passes P", &a->passes, "passes instead of the usual ones");
+  AddDelegates(app, &a->delegates);
   AddMemory(app, &a->memory);
   return {app, [a] { return RunCompile(*a); }};
 }
