@@ -337,6 +337,8 @@ typedef struct WeftHost {
   /* A serialized ONNX model of the graph, whose inputs and outputs are named x0, x1 .., y0, y1 ..
    * in their order. Lives until the callback returns. */
   WeftStatus (*graph_onnx)(const WeftGraph* graph, const void** bytes, size_t* size);
+  /* As graph_num_uses, of one output. */
+  size_t (*graph_entry_uses)(const WeftGraph* graph, WeftEntry entry);
   /* 1 where the attribute is set, not only declared with a default. */
   int32_t (*node_has_attr)(const WeftNode* node, const char* name);
   /* As node_attr_ints. */

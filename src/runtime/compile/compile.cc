@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "budget_program.h"
+#include "division.h"
 #include "plan_graph.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/program/state_values.h"
@@ -259,6 +260,7 @@ void CheckDelegates(const std::string& text, Backend& backend) {
   }
 }
 
+/// options.division is all but "auto".
 Pipeline PipelineOf(const CompileOptions& options, Backend& backend, bool code) {
   Pipeline pipeline =
       Pipeline::Parse(options.pipeline.empty() ? backend.default_pipeline() : options.pipeline);
@@ -356,12 +358,16 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
       }));
 }
 
+std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions& options);
+
 std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& options) {
   Timer timer;
   RequestScope scope(options.passes.limits, &options.passes.cancel);
   CheckEffects(graph);
   MarkState(graph);
   MarkSteady(graph, options.steady);
+  if (options.division.choice == "auto" && !SplitDelegates(options.backend).second.empty())
+    return CompileDivided(std::move(graph), options);
   const std::shared_ptr<Backend> backend = BackendFor(options.backend, options.threads);
   std::vector<PassRecord> own;
   CompileOptions recorded = options;
@@ -381,6 +387,18 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
                                                          options.passes.limits, options.calls);
   program->impl().stats_.compile_seconds = timer.seconds();
   return program;
+}
+
+std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions& options) {
+  const Pipeline pipeline = PipelineOf(options, *GetBackend(options.backend), true);
+  CompileOptions left = options;
+  left.backend = SplitDelegates(options.backend).first;
+  left.division = {};
+  Divided divided = ChooseDivision(graph, pipeline, left);
+  left = options;
+  left.division.choice = "all";  // the pass is in the pipeline, with its choice
+  left.pipeline = divided.pipeline.ToString();
+  return CompileAny(std::move(divided.graph), left);
 }
 
 }  // namespace

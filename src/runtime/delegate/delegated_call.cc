@@ -67,6 +67,7 @@ class DelegatedCall final : public LibraryCall {
     RequestScope::Poll();
   }
   std::string description() const override { return engine_->description(); }
+  std::vector<CallPart> parts() const override { return engine_->Parts(); }
 
  private:
   const NodePtr node_;

@@ -141,6 +141,15 @@ SharedEngine::SharedEngine(DelegateSpec spec, std::shared_ptr<DelegateEngine> en
   idle_.push_back(engine_->Prepare());
 }
 
+std::vector<CallPart> SharedEngine::Parts() {
+  std::lock_guard lock(mutex_);
+  std::vector<CallPart> parts;
+  if (idle_.empty()) return parts;
+  for (DelegateRow& r : idle_.back()->Profile())
+    parts.push_back({std::move(r.name), std::move(r.kind), r.us});
+  return parts;
+}
+
 std::unique_ptr<DelegateInstance> SharedEngine::Take() {
   {
     std::lock_guard lock(mutex_);

@@ -28,6 +28,8 @@ class SharedEngine {
            void* stream);
   const std::string& description() const { return description_; }
   std::string Export() const { return engine_->Export(); }
+  /// Of the latest run.
+  std::vector<CallPart> Parts();
 
  private:
   std::unique_ptr<DelegateInstance> Take();

@@ -288,6 +288,17 @@ WeftEntry Handle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; }
     if (!g || i >= g->graph->outputs.size()) return {nullptr, 0};
     return Handle(g->graph->outputs[i]);
   };
+  h.graph_entry_uses = [](const WeftGraph* g, WeftEntry entry) -> size_t {
+    size_t uses = 0;
+    Guard([&] {
+      WEFT_CHECK(g && entry.node && g->graph->owns(NodeOf(entry.node)), kApiMisuse,
+                 "a node is not of this graph");
+      const NodeEntry e(NodeOf(entry.node), entry.index);
+      for (const Use& u : e.node->uses()) uses += !u.control && u.user->inputs[u.slot] == e;
+      for (const NodeEntry& out : g->graph->outputs) uses += out == e;
+    });
+    return uses;
+  };
   h.graph_onnx = [](const WeftGraph* g, const void** bytes, size_t* size) {
     return Guard([&] {
       WEFT_CHECK(g && bytes && size, kApiMisuse, "graph_onnx was given a null pointer");

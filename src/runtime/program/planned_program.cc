@@ -252,8 +252,21 @@ void PlannedProgram::TakeTimes(State& state, const std::string& in,
     const Step& step = plan_.steps[k];
     if (s.timed[k].times == 0) continue;
     StepTime t = s.timed[k].Row(step.name, KindOf(step), in);
-    if (s.binding->calls[k]) t.how = s.binding->calls[k]->description();
+    t.origin = step.node->origin();
     std::vector<StepTime> inside;
+    if (const PreparedCall* call = s.binding->calls[k].get()) {
+      t.how = call->description();
+      for (CallPart& part : call->parts()) {
+        StepTime row;
+        row.name = std::move(part.name);
+        row.kind = "engine";
+        row.how = std::move(part.how);
+        row.microseconds = part.us;
+        row.in = PlaceIn(in, step.name);
+        row.times = 1;
+        inside.push_back(std::move(row));
+      }
+    }
     TakeTimesInside(s, k, in, &inside);
     AppendTimes(std::move(t), std::move(inside), times);
   }

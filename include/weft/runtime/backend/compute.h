@@ -19,6 +19,12 @@
 
 namespace weft {
 
+/// A part of a call, as the library that runs it tells.
+struct CallPart {
+  std::string name, how;
+  double us = 0;
+};
+
 /// An operator made ready for fixed extents: primitives made, weights packed. Thread-safe; many
 /// threads may make the call at once.
 class WEFT_API PreparedCall {
@@ -26,6 +32,8 @@ class WEFT_API PreparedCall {
   virtual ~PreparedCall() = default;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual std::string description() const { return {}; }
+  /// Where the time of its latest run went, as far as it tells.
+  virtual std::vector<CallPart> parts() const { return {}; }
 };
 
 /// On host memory: what an FCompute makes for a HostBackend.

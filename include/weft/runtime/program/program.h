@@ -74,8 +74,9 @@ struct IoSpec {
 /// One step of one run, as the profiler saw it. A step of a body that ran several times has the
 /// sums of all of them.
 struct StepTime {
-  /// kind: "kernel", "library", "delegate", "interpreter", "shape", "copy"; "bodies", "region": what such a
-  /// node took beyond the steps in it, which have rows of their own.
+  /// kind: "kernel", "library", "delegate", "interpreter", "shape", "copy"; "bodies", "region",
+  /// "delegate": what such a node took beyond the steps in it, which have rows of their own; those of
+  /// a delegate, as its engine tells them, are of kind "engine".
   std::string name, kind;
   double microseconds = 0;
   int64_t bytes = 0;  ///< of its operands and results, each once
@@ -83,6 +84,7 @@ struct StepTime {
   std::string how;    ///< of a library call: what it says that it runs
   std::string in;     ///< bodies and regions around it: "loop_3/body/region 2"; empty: none
   int64_t times = 1;  ///< that it ran
+  Origin origin;      ///< the user's nodes that it stands for; null: what `name` says
 };
 
 /// A number that grows while sessions run, in any thread; copies show the same one.
