@@ -199,7 +199,8 @@ typedef struct WeftRegionCall {
 enum {
   WEFT_DELEGATE_CONCURRENT = 1u,    /* several instances of one engine may run at a time */
   WEFT_DELEGATE_DETERMINISTIC = 2u, /* equal operands give equal bits */
-  WEFT_DELEGATE_ANY_EXTENTS = 4u    /* compiles regions with WEFT_EXTENTS_ANY */
+  WEFT_DELEGATE_ANY_EXTENTS = 4u,   /* compiles regions with WEFT_EXTENTS_ANY */
+  WEFT_DELEGATE_STREAMS = 8u        /* `run` gives its work to call->stream; else it waits for it */
 };
 
 typedef struct WeftDelegateDef {

@@ -45,6 +45,10 @@ std::shared_ptr<DeviceStream::Point> DeviceStream::Mark() {
   return nullptr;
 }
 void DeviceStream::Wait(const Point&) { Wait(); }
+void DeviceStream::Give(const std::function<void(void*)>& work) {
+  Wait();
+  work(nullptr);
+}
 std::unique_ptr<DeviceStream::Recording> DeviceStream::Record(const std::function<void()>&,
                                                               std::unique_ptr<Recording>) {
   return nullptr;

@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
+#include "weft/runtime/backend/backend.h"
 #include "weft/runtime/backend/compute.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/program.h"
@@ -39,9 +40,10 @@ std::vector<DelegateTensor> OperandsOf(const std::vector<DType>& types,
   return all;
 }
 
-class DelegatedCall final : public LibraryCall {
+/// A run of an engine, wherever its operands lie.
+class Delegated {
  public:
-  DelegatedCall(const ComputeRequest& q, std::shared_ptr<SharedEngine> engine, RegionBody body)
+  Delegated(const ComputeRequest& q, std::shared_ptr<SharedEngine> engine, RegionBody body)
       : node_(q.node),
         inputs_(OperandsOf(q.input_types, q.input_dims)),
         outputs_(OperandsOf(q.output_types, q.output_dims)),
@@ -49,7 +51,7 @@ class DelegatedCall final : public LibraryCall {
         engine_(std::move(engine)),
         runs_(WhatItRuns(q.node)) {}
 
-  void Run(const void* const* inputs, void* const* outputs, void*) const override {
+  void Run(const void* const* inputs, void* const* outputs, void* stream) const {
     RequestScope::Poll();
     std::vector<DelegateTensor> in, out = outputs_;
     in.reserve(read_.size());
@@ -59,15 +61,14 @@ class DelegatedCall final : public LibraryCall {
     }
     for (size_t k = 0; k < out.size(); ++k) out[k].data = outputs[k];
     try {
-      engine_->Run(in, out, nullptr);
+      engine_->Run(in, out, stream);
     } catch (Error& e) {
       e.AddPlace(fmt::format("{} (stands for {})", node_->Describe(), runs_));
       throw;
     }
     RequestScope::Poll();
   }
-  std::string description() const override { return engine_->description(); }
-  std::vector<CallPart> parts() const override { return engine_->Parts(); }
+  SharedEngine& engine() const { return *engine_; }
 
  private:
   const NodePtr node_;
@@ -75,6 +76,37 @@ class DelegatedCall final : public LibraryCall {
   const std::vector<size_t> read_;
   const std::shared_ptr<SharedEngine> engine_;
   const std::string runs_;
+};
+
+class DelegatedCall final : public LibraryCall {
+ public:
+  explicit DelegatedCall(Delegated call) : call_(std::move(call)) {}
+  void Run(const void* const* inputs, void* const* outputs, void*) const override {
+    call_.Run(inputs, outputs, nullptr);
+  }
+  std::string description() const override { return call_.engine().description(); }
+  std::vector<CallPart> parts() const override { return call_.engine().Parts(); }
+
+ private:
+  const Delegated call_;
+};
+
+class DelegatedDeviceCall final : public DeviceCall {
+ public:
+  explicit DelegatedDeviceCall(Delegated call) : call_(std::move(call)) {}
+  void Enqueue(DeviceStream& stream, const void* const* inputs, void* const* outputs,
+               void*) const override {
+    if (call_.engine().streams())
+      return stream.Give([&](void* native) { call_.Run(inputs, outputs, native); });
+    stream.Wait();
+    call_.Run(inputs, outputs, nullptr);
+  }
+  bool records() const override { return false; }
+  std::string description() const override { return call_.engine().description(); }
+  std::vector<CallPart> parts() const override { return call_.engine().Parts(); }
+
+ private:
+  const Delegated call_;
 };
 
 /// The body by kernels and calls of ours.
@@ -135,9 +167,14 @@ std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
   std::string why;
   try {
     std::shared_ptr<SharedEngine> engine = FindEngine(q.node, body.graph, q.input_dims, q.threads);
-    return std::make_unique<DelegatedCall>(q, std::move(engine), std::move(body));
+    Delegated call(q, std::move(engine), std::move(body));
+    if (q.backend && q.backend->device())
+      return std::make_unique<DelegatedDeviceCall>(std::move(call));
+    return std::make_unique<DelegatedCall>(std::move(call));
   } catch (const Error& e) {
-    if (e.code() != ErrorCode::kUnsupported) {
+    // A program of our own would copy operands to the host and back.
+    const bool here = !(q.backend && q.backend->device());
+    if (e.code() != ErrorCode::kUnsupported || !here) {
       Error placed = e;
       placed.AddPlace(WhatItRuns(q.node));
       throw placed;

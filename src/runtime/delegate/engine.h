@@ -27,6 +27,8 @@ class SharedEngine {
   void Run(const std::vector<DelegateTensor>& inputs, const std::vector<DelegateTensor>& outputs,
            void* stream);
   const std::string& description() const { return description_; }
+  /// It gives its work to the device's stream.
+  bool streams() const { return spec_.delegate->traits().streams; }
   std::string Export() const { return engine_->Export(); }
   /// Of the latest run.
   std::vector<CallPart> Parts();

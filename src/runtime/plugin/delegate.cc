@@ -132,6 +132,7 @@ class PluginDelegate final : public Delegate {
     t.concurrent = d_->def.flags & WEFT_DELEGATE_CONCURRENT;
     t.deterministic = d_->def.flags & WEFT_DELEGATE_DETERMINISTIC;
     t.any_extents = d_->def.flags & WEFT_DELEGATE_ANY_EXTENTS;
+    t.streams = d_->def.flags & WEFT_DELEGATE_STREAMS;
     t.memory = int16_t(d_->def.device);
     return t;
   }

@@ -367,6 +367,8 @@ class DeviceProgram final : public PlannedProgram {
     const bool on_host = step.kind == StepKind::kInterpreter ||
                          (step.kind == StepKind::kLibrary && !s.binding->calls[k]) ||
                          (step.kind == StepKind::kBodies && !InWholeBytes(step));
+    const auto* call = static_cast<const DeviceCall*>(s.binding->calls[k].get());
+    if (call && !call->records()) return false;
     const std::vector<bool>& stays = RunsLike(s).stays;
     return !on_host && (s.refused.empty() || !s.refused[k]) && (stays.empty() || !stays[k]);
   }

@@ -37,9 +37,10 @@ struct DelegateOption {
 
 /// What is true of all engines of a delegate.
 struct DelegateTraits {
-  bool concurrent = false;              ///< several instances of one engine may run at a time
-  bool deterministic = false;           ///< equal operands give equal bits
-  bool any_extents = false;             ///< a region may be compiled before its symbols have values
+  bool concurrent = false;     ///< several instances of one engine may run at a time
+  bool deterministic = false;  ///< equal operands give equal bits
+  bool any_extents = false;    ///< a region may be compiled before its symbols have values
+  bool streams = false;        ///< gives work to the stream of a run; else it is done at its end
   int16_t memory = MemoryPlace::kHost;  ///< MemoryPlace::kind of operands
 };
 

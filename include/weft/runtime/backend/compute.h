@@ -50,6 +50,8 @@ class WEFT_API DeviceCall : public PreparedCall {
   /// Gives the call to a stream. Both arrays are read before it returns.
   virtual void Enqueue(class DeviceStream& stream, const void* const* inputs, void* const* outputs,
                        void* scratch) const = 0;
+  /// It may be given to a stream that records (DeviceStream::Record).
+  virtual bool records() const { return true; }
 };
 
 /// The same as what it is; InternalError where it is the other kind. Null stays null.

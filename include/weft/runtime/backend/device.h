@@ -30,6 +30,10 @@ class WEFT_API DeviceStream {
   virtual void Clear(void* device, int64_t bytes) = 0;
   /// Returns when all that was given is done.
   virtual void Wait() = 0;
+  /// Work of a library that takes the stream as the device's own interface calls it (a CUstream):
+  /// `work` gives it there, with the device's context current. Where there is nothing of the kind
+  /// (the default) it is given null when all before it is done, and returns when its own work is.
+  virtual void Give(const std::function<void(void* native)>& work);
 
   /// A place in the order of the work. Any thread may ask and wait.
   class Point {

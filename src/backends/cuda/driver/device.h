@@ -105,6 +105,9 @@ class Stream final : public DeviceStream {
   std::shared_ptr<Point> Mark() override;
   void Wait(const Point& point) override;
   void EndRun() override;
+  void Give(const std::function<void(void* native)>& work) override {
+    Run([&](StreamHandle* stream) { work(stream); });
+  }
   std::unique_ptr<Recording> Record(const std::function<void()>& give,
                                     std::unique_ptr<Recording> earlier) override;
   void Replay(const Recording& recording) override;
