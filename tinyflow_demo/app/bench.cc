@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/source.h"
+#include "app/trainer.h"
 #include "tinyflow/random.h"
 #include "weft/support/check.h"
 #include "weft/support/timer.h"
@@ -118,8 +119,8 @@ BenchResult Bench(const BenchOptions& options) {
     feeds.clear();
   }
   result.build_seconds = build.seconds();
-  tf::Session session(options.device + (options.fusion ? " fusion" : ""), options.threads,
-                      options.tune, options.memory);
+  tf::Session session(SessionConfig(options.device, options.delegates, options.fusion),
+                      options.threads, options.tune, options.memory, options.division);
   session.run(tf::initialize_all_variables());
   for (const tf::Tensor& t : model.initialize) session.run(t);
   for (const auto& [variable, value] : here) session.set(variable, value);

@@ -19,6 +19,8 @@ struct BenchOptions {
   int threads = 0;
   weft::MemoryBudget memory;  ///< of a step
   std::string device = "cpu";
+  std::string delegates;  ///< behind it: "libtorch"; empty: none
+  weft::DivisionOptions division;
   std::string dtype = "float32";  ///< as Settings, where the program has a choice
   int64_t size = 0;
   int blocks = 0;

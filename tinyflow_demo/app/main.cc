@@ -13,6 +13,7 @@
 
 #include "app/bench.h"
 #include "app/trainer.h"
+#include "weft/core/module/plugin.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -141,6 +142,15 @@ int Dispatch(int argc, char** argv) {
   // A session's word for it; "gpu" is taken as well.
   const CLI::CheckedTransformer device(
       std::map<std::string, std::string>{{"cpu", "cpu"}, {"cuda", "gpu"}, {"gpu", "gpu"}});
+  std::vector<std::string> plugins;
+  const auto add_delegates = [&plugins](CLI::App* of, auto* options) {
+    of->add_option("--plugin", plugins, "a plugin to load (repeatable)");
+    of->add_option("--delegate", options->delegates,
+                   "engines of plugins that take parts of the graph: libtorch,openvino:streams=2");
+    of->add_option("--delegate-only", options->division.only,
+                   "operators that may be given away, as in Conv;ConvGradData");
+    of->add_option("--delegate-choice", options->division.choice, "all, auto or random");
+  };
   bool list = false;
   cli.add_flag("--list", list, "the programs");
 
@@ -174,6 +184,7 @@ int Dispatch(int argc, char** argv) {
       "min";
   train_app->add_option("--memory-budget", train_memory, kMemory);
   train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
+  add_delegates(train_app, &train);
   train_app
       ->add_option("--size", train.size,
                    "units of layers or channels, where the program has a choice")
@@ -200,6 +211,7 @@ int Dispatch(int argc, char** argv) {
                       "choose library calls by timing, where no earlier run has");
   bench_app->add_option("--memory-budget", bench_memory, kMemory);
   bench_app->add_option("--device", bench.device, "cpu or cuda")->transform(device);
+  add_delegates(bench_app, &bench);
   bench_app
       ->add_option("--dtype", bench.dtype,
                    "of activations: float32 or bfloat16, where the program has a choice")
@@ -223,6 +235,7 @@ int Dispatch(int argc, char** argv) {
     if (e.get_exit_code() == 0) return cli.exit(e);
     weft::ThrowError(weft::ErrorCode::kUsage, e.what(), "command line", "see tinyflow --help");
   }
+  for (const std::string& p : plugins) weft::LoadPlugin(p);
   if (train_app->parsed()) {
     train.fusion = !train_plain;
     train.memory = weft::MemoryBudget::Parse(train_memory, "--memory-budget");

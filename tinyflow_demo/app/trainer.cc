@@ -200,8 +200,9 @@ class Trainer {
     if (!model_.correct)
       model_.correct =
           tf::reduce_sum(tf::cast(tf::equal(tf::argmax(model_.logits, 1), model_.y), tf::float32));
-    session_ = std::make_unique<tf::Session>(options_.device + (options_.fusion ? " fusion" : ""),
-                                             options_.threads, options_.tune, options_.memory);
+    session_ = std::make_unique<tf::Session>(
+        SessionConfig(options_.device, options_.delegates, options_.fusion), options_.threads,
+        options_.tune, options_.memory, options_.division);
     if (checkpoint) {
       checkpoint->Restore(session_.get());
       if (at.rate != last_rate) SetRate(at.rate);

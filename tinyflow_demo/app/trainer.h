@@ -10,6 +10,12 @@
 
 namespace app {
 
+/// "cpu+libtorch fusion"
+inline std::string SessionConfig(const std::string& device, const std::string& delegates,
+                                 bool fusion) {
+  return device + (delegates.empty() ? "" : "+" + delegates) + (fusion ? " fusion" : "");
+}
+
 struct TrainOptions {
   std::string program;
   int64_t epochs = 0;            ///< 0: what the program says
@@ -21,6 +27,8 @@ struct TrainOptions {
   int threads = 0;
   weft::MemoryBudget memory;  ///< of a step, and of every other run
   std::string device = "cpu";
+  std::string delegates;  ///< behind it: "libtorch"; empty: none
+  weft::DivisionOptions division;
   std::string data;    ///< empty: where the program's Debian package puts it
   int64_t images = 0;  ///< train on the first so many examples; 0: the checkpoint's, else all
   int64_t size = 0;    ///< where the program has a choice; 0: the program's

@@ -10,6 +10,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/variable.h"
+#include "weft/core/module/delegate.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/support/check.h"
@@ -90,13 +91,15 @@ Entries Gradients(weft::Graph& graph, const Entries& ys, const Entries& xs) {
 Config ParseConfig(const std::string& text) {
   const std::vector<std::string> words = weft::Split(weft::Trim(text), ' ');
   const bool fusion = words.size() == 2 && words[1] == "fusion";
-  WEFT_CHECK((words[0] == "cpu" || words[0] == "gpu") && (words.size() == 1 || fusion), kUsage,
+  const auto [device, delegates] = weft::SplitDelegates(words[0]);
+  WEFT_CHECK((device == "cpu" || device == "gpu") && (words.size() == 1 || fusion), kUsage,
              "a session runs on \"cpu\", \"cpu fusion\", \"gpu\" or \"gpu fusion\", not on \"{}\"",
              text);
   Config config;
-  config.backend = words[0] == "gpu" ? "cuda" : "cpu";
+  config.backend = device == "gpu" ? "cuda" : "cpu";
+  if (!delegates.empty()) config.backend += "+" + delegates;
   config.fusion = fusion;
-  if (words[0] != "gpu") return config;
+  if (device != "gpu") return config;
   try {
     weft::GetBackend(config.backend);
   } catch (const weft::Error& e) {
@@ -147,6 +150,7 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
   options.fusion = config.fusion;
   options.threads = config.threads;
   options.calls = config.calls;
+  options.division = config.division;
   // What is fed nothing gives variables their first values, and is small.
   if (config.memory.any() && !inputs.empty()) options.memory = {config.memory, hints};
   program_ = weft::Compile(std::move(g), options);

@@ -29,8 +29,9 @@ struct Config {
   int threads = 0;  ///< 0: all there are
   weft::CallOptions calls;
   weft::MemoryBudget memory;
+  weft::DivisionOptions division;
 };
-/// Throws kUsage for a text that is none of the four, kUnsupported where there is no such device.
+/// Throws kUsage for a text that is none of the four, delegates behind the device left out, kUnsupported where there is no such device.
 Config ParseConfig(const std::string& text);
 
 /// One compiled set of fetches.

@@ -99,13 +99,14 @@ struct Session::Impl {
 };
 
 Session::Session(const std::string& config, int threads, bool tune,
-                 const weft::MemoryBudget& memory)
+                 const weft::MemoryBudget& memory, const weft::DivisionOptions& division)
     : impl_(std::make_unique<Impl>()) {
   impl_->graph = default_graph();
   impl_->config = engine::ParseConfig(config);
   impl_->config.threads = threads;
   impl_->config.calls.tune = tune;
   impl_->config.memory = memory;
+  impl_->config.division = division;
 }
 Session::~Session() = default;
 

@@ -43,9 +43,11 @@ class Session {
   /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all
   /// there are. `tune`: library calls are chosen by timing, where no earlier run has. `memory`:
   /// what a run that is fed something may add (weft/runtime/program/program.h); such runs throw
-  /// kOutOfMemory where that cannot be kept.
+  /// kOutOfMemory where that cannot be kept. Delegates take parts of the graph where they stand
+  /// behind the device, "cpu+libtorch fusion", as `division` says.
   explicit Session(const std::string& config = "cpu fusion", int threads = 0, bool tune = false,
-                   const weft::MemoryBudget& memory = {});
+                   const weft::MemoryBudget& memory = {},
+                   const weft::DivisionOptions& division = {});
   ~Session();
 
   /// Values of the fetches. Throws kBadBinding for a placeholder that is missing or a variable
