@@ -207,11 +207,12 @@ Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes) {
 }
 
 Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
-                       const std::string& choice, const std::string& only) {
+                       const std::string& choice, const std::string& only, int64_t most) {
   if (delegates.empty() || Has(given, "Delegate")) return given;
   std::string to = delegates;  // commas separate options of passes
   std::replace(to.begin(), to.end(), ',', ';');
-  const PassSpec divide("Delegate", {{"to", to}, {"choice", choice}, {"only", only}});
+  const PassSpec divide("Delegate",
+                        {{"to", to}, {"choice", choice}, {"only", only}, {"most", most}});
   const auto& all = given.passes();
   size_t behind = 0;
   for (size_t i = 0; i < all.size(); ++i)

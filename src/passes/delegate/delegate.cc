@@ -167,9 +167,12 @@ class Divider {
       const std::vector<int> sides = CheapestSides(g_, order_, candidates_, engines_);
       for (size_t i = 0; i < order_.size(); ++i) PlaceOf(order_[i]).side = sides[i];
     }
-    for (size_t i = 0; i < order_.size(); ++i)
-      if (PlaceOf(order_[i]).side != kOurs && !ctx_.Fuel("delegate", order_[i]))
-        PlaceOf(order_[i]).side = kOurs;
+    int64_t left = ctx_.option<int64_t>("most");
+    for (size_t i = 0; i < order_.size(); ++i) {
+      Place& p = PlaceOf(order_[i]);
+      if (p.side != kOurs && (left == 0 || !ctx_.Fuel("delegate", order_[i]))) p.side = kOurs;
+      if (p.side != kOurs && left > 0) --left;
+    }
   }
   /// The level at which a node of the side may stand as far as one of its operands says.
   int ReadyFor(int side, const NodePtr& operand) {
@@ -368,6 +371,7 @@ WEFT_REGISTER_PASS(Delegate)
             "all: every node that a delegate takes, by the first that does; auto: the cheapest "
             "division; random: each node by one that takes it or by none")
     .option("only", "", "operators that may be given away, as in Conv;MatMul; empty: all")
+    .option("most", int64_t{-1}, "nodes that are given away, the first ones; -1: all that may be")
     .option("seed", int64_t{1}, "of choice=random")
     .statistic("supported", "nodes that a delegate takes")
     .statistic("refused", "nodes that none takes")

@@ -267,7 +267,8 @@ Pipeline PipelineOf(const CompileOptions& options, Backend& backend, bool code) 
   if (!options.fusion) pipeline = WithoutFusion(pipeline);
   const std::string delegates = SplitDelegates(options.backend).second;
   CheckDelegates(delegates, backend);
-  pipeline = WithDelegates(pipeline, delegates, options.division.choice, options.division.only);
+  pipeline = WithDelegates(pipeline, delegates, options.division.choice, options.division.only,
+                           options.division.most);
   return code ? pipeline : WithoutCode(pipeline);
 }
 

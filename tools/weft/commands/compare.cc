@@ -10,11 +10,13 @@
 
 #include "command_line.h"
 #include "common.h"
+#include "delegated_fault.h"
 #include "inputs.h"
 #include "layer_judge.h"
 #include "layers.h"
 #include "onnxruntime.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/core/module/delegate.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
@@ -33,6 +35,7 @@ struct Args {
   ModelArgs model;
   InputArgs inputs;
   std::string a, b;
+  std::vector<std::string> more;
   bool layerwise = false;
   std::vector<std::string> rtol, atol;
 };
@@ -275,7 +278,36 @@ void PrintReport(const Args& args, const std::vector<Difference>& all, int64_t d
     PrintText(fmt::format("the first that differs: {}\n", first->name));
 }
 
-int RunCompare(const Args& args) {
+/// Where one of the two gives parts of the model to other engines: which of them is wrong.
+void PrintDelegatedFault(const Graph& graph, const NamedTensors& inputs, const Side& suspect,
+                         const std::vector<TensorPtr>& expected, const Tolerances& tolerances,
+                         const Args& args) {
+  if (suspect.kind != Side::kEngine || SplitDelegates(suspect.text).second.empty()) return;
+  const Limits limits = args.model.Check();
+  const auto make = [&](const DivisionOptions& division) {
+    Engine engine = ParseEngine(suspect.text);
+    engine.division = division;
+    return CompileProgram(graph, engine, 0, limits);
+  };
+  const auto agrees = [&](const Program& program) {
+    Session session(std::shared_ptr<const Program>(&program, [](const Program*) {}));
+    const std::vector<TensorPtr> got = session.Run(OrderInputs(program, inputs));
+    for (size_t i = 0; i < got.size(); ++i)
+      if (!Differ(graph.OutputName(i), *got[i], *expected[i], tolerances).close()) return false;
+    return true;
+  };
+  const std::optional<DelegatedFault> fault = FindDelegatedFault(make, agrees);
+  if (!fault) return;
+  if (args.model.json)
+    return PrintJson(
+        {{"delegate", fault->delegate}, {"node", fault->node}, {"region", fault->region}});
+  PrintText(
+      fmt::format("delegate '{}' makes the difference: results are right until it gets '{}', in a "
+                  "region of {}\n",
+                  fault->delegate, fault->node, Plural(fault->region.size(), "node")));
+}
+
+int RunComparePair(const Args& args) {
   const Limits limits = args.model.Check();
   Side a = ParseSide(args.a), b = ParseSide(args.b);
   if (a.kind == Side::kFolder && b.kind == Side::kFolder)
@@ -293,6 +325,7 @@ int RunCompare(const Args& args) {
   tolerances.rtol.CheckNames(names);
   tolerances.atol.CheckNames(names);
   std::optional<Layers> layers;
+  const Graph whole = graph;
   if (args.layerwise) {
     layers.emplace(std::move(graph));
     graph = layers->graph();
@@ -316,6 +349,14 @@ int RunCompare(const Args& args) {
   const auto different =
       std::count_if(all.begin(), all.end(), [](const Difference& d) { return !d.equal(); });
   PrintReport(args, all, different, first < 0 ? nullptr : &all[size_t(first)]);
+  if (different > 0 && args.layerwise) {
+    const auto results = [&](const Side& s) {
+      return s.kind == Side::kPeer ? RunOnnxRuntime(whole, "", inputs, limits)
+                                   : RunEngine(whole, s.text, inputs, limits);
+    };
+    PrintDelegatedFault(whole, inputs, a, results(b), tolerances, args);
+    PrintDelegatedFault(whole, inputs, b, results(a), tolerances, args);
+  }
   if (different > 0)
     ThrowError(ErrorCode::kCheckFailed,
                fmt::format("{} of {} {} differ between {} and {}; the first is {}", different,
@@ -323,6 +364,20 @@ int RunCompare(const Args& args) {
                            all[size_t(first)].name),
                args.model.path,
                args.layerwise ? "" : "--layerwise names the first node that differs");
+  return 0;
+}
+
+/// Of three and more the first is what the others are compared with.
+int RunCompare(const Args& args) {
+  if (args.more.empty()) return RunComparePair(args);
+  Args pair = args;
+  pair.b = args.a;
+  std::vector<std::string> others = args.more;
+  others.insert(others.begin(), args.b);
+  for (const std::string& other : others) {
+    pair.a = other;
+    RunComparePair(pair);
+  }
   return 0;
 }
 
@@ -337,6 +392,7 @@ Command MakeCompare(Options& parent) {
   app.Add("A", &a->a, "cpu, ref, cpu:no-fusion, cuda, onnxruntime, or a folder with NAME.npy")
       .Required();
   app.Add("B", &a->b, "the other; its values are the expected ones").Required();
+  app.Add("MORE", &a->more, "further engines: then all are compared with the first");
   AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
   app.AddFlag("--layerwise", &a->layerwise,

@@ -39,6 +39,7 @@ struct MemoryOptions {
 struct DivisionOptions {
   std::string choice = "all";  ///< all, auto, random
   std::string only;            ///< operators that may be given away, "Conv;MatMul"; empty: all
+  int64_t most = -1;           ///< nodes that are given away, the first ones; -1: all that may be
 };
 
 struct CompileOptions {
