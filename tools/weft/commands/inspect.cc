@@ -5,6 +5,7 @@
 
 #include "command_line.h"
 #include "common.h"
+#include "division_report.h"
 #include "inputs.h"
 #include "memory_report.h"
 #include "support_report.h"
@@ -32,6 +33,7 @@ struct Args {
   InputArgs inputs;
   std::string support;
   MemoryReportArgs memory;
+  DelegateArgs delegates;
 };
 
 struct Io {
@@ -371,6 +373,7 @@ int InspectProgram(const Args& a) {
 }
 
 int RunInspect(const Args& a) {
+  if (!a.delegates.to.empty()) return InspectDivision(a.model, a.inputs, a.delegates);
   if (a.memory.asked) return InspectMemory(a.model, a.inputs, a.memory);
   WEFT_CHECK(
       a.memory.html.empty() && a.memory.memory.budget.empty() && a.memory.memory.hints.empty(),
@@ -436,6 +439,7 @@ Command MakeInspect(Options& parent) {
   app.Add("--support TARGET", &a->support,
           "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run");
   AddMemoryReport(app, &a->memory);
+  AddDelegates(app, &a->delegates);
   return {app, [a] { return RunInspect(*a); }};
 }
 

@@ -1,0 +1,12 @@
+/// division_report.h: `weft inspect --delegate`: what of a model delegates get.
+#pragma once
+
+#include "command_line.h"
+
+namespace weft::tool {
+
+/// Prints every region with its nodes, the bytes that cross its borders, what its delegate thinks
+/// that it takes, and what it takes. Returns the exit code.
+int InspectDivision(const ModelArgs& model, const InputArgs& inputs, const DelegateArgs& delegates);
+
+}  // namespace weft::tool
