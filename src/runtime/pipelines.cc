@@ -225,6 +225,10 @@ Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
   return out;
 }
 
+bool GivesToDelegates(const PassSpec& pass) { return pass.name == "Delegate"; }
+
+Pipeline FoldingPipeline() { return {"FoldConstants"}; }
+
 Pipeline ToPlan(const Pipeline& given) {
   Pipeline p = given;
   if (Has(p, "PlanMemory")) return p;

@@ -31,7 +31,8 @@ struct Config {
   weft::MemoryBudget memory;
   weft::DivisionOptions division;
 };
-/// Throws kUsage for a text that is none of the four, delegates behind the device left out, kUnsupported where there is no such device.
+/// Throws kUsage for a text that is none of the four, delegates behind the device left out;
+/// kUnsupported where there is no such device.
 Config ParseConfig(const std::string& text);
 
 /// One compiled set of fetches.

@@ -77,6 +77,10 @@ WEFT_API Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes);
 WEFT_API Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
                                 const std::string& choice = "all", const std::string& only = {},
                                 int64_t most = -1);
+/// The pass by which it does.
+WEFT_API bool GivesToDelegates(const PassSpec& pass);
+/// For a graph whose extents have become numbers: what was computed with them becomes constants.
+WEFT_API Pipeline FoldingPipeline();
 /// `given` with the passes behind it that a program needs and `given` has not: code for what it
 /// lowers, a plan of memory.
 WEFT_API Pipeline ToPlan(const Pipeline& given);

@@ -141,7 +141,7 @@ std::vector<DelegateSpec> ParseDelegates(std::string_view text) {
       item = Trim(item.substr(colon + 1));
       if (item.empty()) continue;
       WEFT_CHECK(item.find('=') != std::string_view::npos, kUsage,
-                 "delegate '{}': '{}' is no option, as in name=value",
+                 "delegate '{}': '{}' is not an option, as in name=value",
                  specs.back().delegate->name(), item);
     }
     WEFT_CHECK(!specs.empty(), kUsage, "'{}' is an option of no delegate", item);

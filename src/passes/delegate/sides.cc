@@ -11,8 +11,8 @@
 
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/flops.h"
-#include "weft/core/plan/min_cut.h"
 #include "weft/core/plan/storage.h"
+#include "weft/support/min_cut.h"
 
 namespace weft {
 namespace {

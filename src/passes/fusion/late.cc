@@ -9,8 +9,8 @@
 
 #include "weft/core/graph/effects.h"
 #include "weft/core/op/op.h"
-#include "weft/core/plan/min_cut.h"
 #include "weft/support/error.h"
+#include "weft/support/min_cut.h"
 #include "weft/support/request.h"
 
 namespace weft {

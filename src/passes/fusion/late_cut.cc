@@ -11,8 +11,8 @@
 #include <algorithm>
 
 #include "late.h"
-#include "weft/core/plan/min_cut.h"
 #include "weft/support/check.h"
+#include "weft/support/min_cut.h"
 #include "weft/support/request.h"
 
 namespace weft {

@@ -14,6 +14,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/text/text.h"
 #include "weft/runtime/inputs/sample_inputs.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/profile.h"
 #include "weft/support/check.h"
 #include "weft/support/hash.h"
@@ -44,7 +45,7 @@ class Chooser {
     bool behind = false;
     Pipeline head;
     for (const PassSpec& p : pipeline.passes()) {
-      behind = behind || p.name == "Delegate";
+      behind = behind || GivesToDelegates(p);
       (behind ? tail_ : head).push_back(p);
     }
     options_.division.choice = "all";
@@ -82,7 +83,7 @@ class Chooser {
   Pipeline PipelineOf(const std::string& choice, const std::string& to) const {
     Pipeline p;
     for (PassSpec spec : tail_.passes()) {
-      if (spec.name == "Delegate") {
+      if (GivesToDelegates(spec)) {
         for (Option& o : spec.options) {
           if (o.name == "choice") o.value = choice == "none" ? "all" : choice;
           if (o.name == "to" && choice == "none") o.value = "";

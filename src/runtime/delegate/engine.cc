@@ -13,6 +13,7 @@
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/delegate_counts.h"
+#include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/profile.h"
 #include "weft/support/check.h"
 #include "weft/support/log.h"
@@ -125,7 +126,7 @@ RegionBody BodyFor(const ComputeRequest& q) {
   for (const char* attr : {"shape", "value", "facts"}) g.DropAttr(attr);
   PassOptions plain;
   plain.verify = false;
-  g = ApplyPasses(ProvideTypes(std::move(g), plain), {"FoldConstants"}, plain);
+  g = ApplyPasses(ProvideTypes(std::move(g), plain), FoldingPipeline(), plain);
   g = ProvideTypes(std::move(g), plain);
   return out;
 }

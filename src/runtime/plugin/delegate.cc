@@ -242,7 +242,7 @@ const std::string& ValueOf(const WeftOptions* options, const char* name) {
   return it->second;
 }
 
-WeftEntry Handle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; }
+WeftEntry EntryHandle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; }
 
 [[maybe_unused]] const bool registered = [] {
   WeftHost& h = PluginHost();
@@ -250,14 +250,14 @@ WeftEntry Handle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; }
   h.option_int = [](const WeftOptions* options, const char* name, int64_t* value) {
     return Guard([&] {
       const auto n = TryParseInt64(ValueOf(options, name));
-      WEFT_CHECK(n && value, kApiMisuse, "option '{}' is no integer", name);
+      WEFT_CHECK(n && value, kApiMisuse, "option '{}' is not an integer", name);
       *value = *n;
     });
   };
   h.option_float = [](const WeftOptions* options, const char* name, double* value) {
     return Guard([&] {
       const auto x = TryParseDouble(ValueOf(options, name));
-      WEFT_CHECK(x && value, kApiMisuse, "option '{}' is no number", name);
+      WEFT_CHECK(x && value, kApiMisuse, "option '{}' is not a number", name);
       *value = *x;
     });
   };
@@ -283,11 +283,11 @@ WeftEntry Handle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; }
   h.graph_num_outputs = [](const WeftGraph* g) { return g ? g->graph->outputs.size() : 0; };
   h.graph_input = [](const WeftGraph* g, size_t i) -> WeftEntry {
     if (!g || i >= g->graph->inputs().size()) return {nullptr, 0};
-    return Handle(NodeEntry(g->graph->inputs()[i]));
+    return EntryHandle(NodeEntry(g->graph->inputs()[i]));
   };
   h.graph_output = [](const WeftGraph* g, size_t i) -> WeftEntry {
     if (!g || i >= g->graph->outputs.size()) return {nullptr, 0};
-    return Handle(g->graph->outputs[i]);
+    return EntryHandle(g->graph->outputs[i]);
   };
   h.graph_entry_uses = [](const WeftGraph* g, WeftEntry entry) -> size_t {
     size_t uses = 0;

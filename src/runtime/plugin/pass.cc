@@ -76,7 +76,7 @@ WeftStatus AttrStrings(const WeftNode* node, const char* name, const char* const
 WeftStatus AttrTensor(const WeftNode* node, const char* name, const WeftView** value) {
   return Attribute<TensorPtr>(node, name, value, [&](const TensorPtr& t) {
     WEFT_CHECK(t && t->dtype() != DType::kString, kBadAttribute,
-               "attribute '{}' is no tensor of numbers", name);
+               "attribute '{}' is not a tensor of numbers", name);
     thread_local View kept;
     kept.Set(t->dtype(), t->dims(), t->data());
     *value = &kept.view;
@@ -85,7 +85,7 @@ WeftStatus AttrTensor(const WeftNode* node, const char* name, const WeftView** v
 
 WeftStatus AttrGraph(const WeftNode* node, const char* name, const WeftGraph** graph) {
   return Attribute<GraphPtr>(node, name, graph, [&](const GraphPtr& g) {
-    WEFT_CHECK(g, kBadAttribute, "attribute '{}' is no graph", name);
+    WEFT_CHECK(g, kBadAttribute, "attribute '{}' is not a graph", name);
     // Bodies live as long as their node.
     thread_local std::deque<WeftGraph> kept;
     if (kept.size() == kMostGraphs) kept.pop_front();

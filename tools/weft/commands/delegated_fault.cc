@@ -52,12 +52,8 @@ std::optional<DelegatedFault> FindDelegatedFault(
   };
   const std::shared_ptr<const Program> all = given(-1), none = given(0);
   if (agrees(*all) || !agrees(*none)) return std::nullopt;
-  int64_t count = 0;
-  for (const PassRecord& r : all->stats().passes)
-    if (r.name == "Delegate")
-      if (const auto it = r.statistics.find("nodes"); it != r.statistics.end())
-        count = std::max(count, int64_t(it->second));
-  int64_t right = 0, wrong = count;  // nodes that are given away
+  int64_t right = 0, wrong = 0;  // nodes that are given away
+  for (const Region& r : RegionsOf(*all)) wrong += int64_t(r.nodes.size());
   while (wrong - right > 1) {
     const int64_t middle = right + (wrong - right) / 2;
     (agrees(*given(middle)) ? right : wrong) = middle;

@@ -1,5 +1,5 @@
 /// min_cut_test.cc: least cuts of random networks against all cuts there are.
-#include "weft/core/plan/min_cut.h"
+#include "weft/support/min_cut.h"
 
 #include <doctest/doctest.h>
 

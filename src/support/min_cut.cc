@@ -1,5 +1,5 @@
 /// min_cut.cc: see min_cut.h. Levels by breadth, then paths by depth without recursion.
-#include "weft/core/plan/min_cut.h"
+#include "weft/support/min_cut.h"
 
 #include <algorithm>
 
