@@ -53,8 +53,10 @@ class Delegated {
 
   void Run(const void* const* inputs, void* const* outputs, void* stream) const {
     RequestScope::Poll();
-    // Kept, with the memory that they hold: a call of an engine takes microseconds.
-    thread_local std::vector<DelegateTensor> in, out;
+    // Kept, with the memory that they hold: a call of an engine takes microseconds. Out of reach
+    // meanwhile: an engine may run programs of ours.
+    thread_local std::vector<DelegateTensor> kept_in, kept_out;
+    std::vector<DelegateTensor> in = std::move(kept_in), out = std::move(kept_out);
     in.resize(read_.size());
     for (size_t k = 0; k < read_.size(); ++k) {
       in[k] = inputs_[read_[k]];
@@ -68,6 +70,8 @@ class Delegated {
       e.AddPlace(fmt::format("{} (stands for {})", node_->Describe(), runs_));
       throw;
     }
+    kept_in = std::move(in);
+    kept_out = std::move(out);
     RequestScope::Poll();
   }
   SharedEngine& engine() const { return *engine_; }
