@@ -318,11 +318,24 @@ class Divider {
         g_.AddNode(builtin::kDelegated, r.operands,
                    {{"body", GraphPtr(std::make_shared<const Graph>(std::move(body)))},
                     {"delegate", engine.ToString()}});
-    for (const NodePtr& n : nodes) g_.MergeOrigin(region, n);
+    g_.SetOrigin(region, OriginOf(nodes));
     ctx_.Count("regions");
     ctx_.Count("nodes", int64_t(nodes.size()));
     for (size_t k = 0; k < given.size(); ++k)
       results_.emplace_back(given[k], NodeEntry(region, uint32_t(k)));
+  }
+  static Origin OriginOf(const std::vector<NodePtr>& nodes) {
+    std::vector<std::string> names;
+    std::unordered_set<std::string> seen;
+    const auto add = [&](const std::string& name) {
+      if (!name.empty() && seen.insert(name).second) names.push_back(name);
+    };
+    for (const NodePtr& n : nodes) {
+      if (!n->origin()) add(n->attrs.name);
+      if (n->origin())
+        for (const std::string& name : *n->origin()) add(name);
+    }
+    return std::make_shared<const std::vector<std::string>>(std::move(names));
   }
   bool IsReadOutside(const Region& r, const NodeEntry& e) const {
     for (const Use& u : e.node->uses()) {
