@@ -82,6 +82,7 @@ class Divider {
     FindLevels();
     MakeRegions();
     for (const auto& [from, to] : results_) g_.ReplaceUses(from, to);
+    for (const auto& [region, origin] : origins_) g_.SetOrigin(region, origin);
     for (auto n = order_.rbegin(); n != order_.rend(); ++n)
       if (place_[(*n)->id()].taken) g_.Erase(*n);
     g_.EraseDead();
@@ -318,7 +319,7 @@ class Divider {
         g_.AddNode(builtin::kDelegated, r.operands,
                    {{"body", GraphPtr(std::make_shared<const Graph>(std::move(body)))},
                     {"delegate", engine.ToString()}});
-    g_.SetOrigin(region, OriginOf(nodes));
+    origins_.emplace_back(region, OriginOf(nodes));
     ctx_.Count("regions");
     ctx_.Count("nodes", int64_t(nodes.size()));
     for (size_t k = 0; k < given.size(); ++k)
@@ -361,6 +362,7 @@ class Divider {
   std::vector<std::string> only_;
   std::unordered_map<SymInt, NodeEntry> told_;  ///< inputs by what they are a dimension of
   std::vector<std::pair<NodeEntry, NodeEntry>> results_;
+  std::vector<std::pair<NodePtr, Origin>> origins_;
 };
 
 Graph DelegatePass(Graph g, PassContext& ctx) { return Divider(std::move(g), ctx).Run(); }
