@@ -25,7 +25,8 @@
 ///
 /// The target `golden` exists on every machine. Its kernels compile to a stub; golden:N refuses
 /// those of N buffers, golden:0 misses what it compiles with. Its library has the calls that passes
-/// make: weft::Attention, weft::TransposedMatMul, Gemm.
+/// make: weft::Attention, weft::TransposedMatMul, Gemm. So do the delegates of
+/// tests/support/test_delegate.h.
 ///
 /// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
@@ -41,6 +42,7 @@
 #include <vector>
 
 #include "tests/support/attr_text.h"
+#include "tests/support/test_delegate.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/json/json.h"
 #include "weft/core/module/backend_module.h"
@@ -435,6 +437,7 @@ int main(int argc, char** argv) {
         weft::BackendModule("golden").set_compiler([](const weft::Target& target) {
           return std::make_shared<weft::GoldenCompiler>(target.name());
         }));
+    weft::e2e::RegisterTestDelegates();
     return weft::Main(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {
     fmt::print(stderr, "golden_test: {}\n", e.what());

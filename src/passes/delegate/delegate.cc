@@ -67,7 +67,9 @@ class Divider {
         facts_(g_.AttrOr<Facts>("facts")),
         order_(g_.TopoOrder()),
         place_(g_.id_bound()) {
-    for (const std::string& op : Split(ctx.option<std::string>("only"), ';'))
+    auto only = ctx.option<std::string>("only");
+    std::replace(only.begin(), only.end(), ',', ';');
+    for (const std::string& op : Split(only, ';'))
       if (!Trim(op).empty()) only_.emplace_back(Trim(op));
   }
 
@@ -112,6 +114,19 @@ class Divider {
     const SymTensorPtr* v = values_.find(NodeEntry(n));
     return v && *v && (*v)->fully_known() && !HasEffect(n) && !DrawsAnew(n);
   }
+  /// Is a size of its results one that data decide, and that is not among its operands' either?
+  bool FindsSizes(const NodePtr& n) const {
+    std::unordered_set<SymInt> known;
+    for (const NodeEntry& e : n->inputs)
+      if (e.node)
+        for (SymInt d : shapes_[e].dims())
+          for (SymInt s : d.Symbols()) known.insert(s);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      for (SymInt d : shapes_[NodeEntry(n, i)].dims())
+        for (SymInt s : d.Symbols())
+          if (s.is_unbacked() && !known.count(s)) return true;
+    return false;
+  }
   bool MayMove(const NodePtr& n) const {
     if (!n->control_deps.empty() || HasEffect(n) || DrawsAnew(n)) return false;
     if (IsOp(n, builtin::kDelegated) || IsOp(n, builtin::kFused) || IsOp(n, builtin::kRegion))
@@ -124,7 +139,8 @@ class Divider {
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
       if (!HasPlace(NodeEntry(n, i))) return false;
     return std::all_of(n->inputs.begin(), n->inputs.end(),
-                       [&](const NodeEntry& e) { return !e.node || HasPlace(e); });
+                       [&](const NodeEntry& e) { return !e.node || HasPlace(e); }) &&
+           !FindsSizes(n);
   }
   /// "weft::ConvGradData" -> "ConvGradData"
   static std::string BareName(const std::string& op) {

@@ -172,7 +172,7 @@ std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
   RegionBody body = BodyFor(q);
   std::string why;
   try {
-    std::shared_ptr<SharedEngine> engine = FindEngine(q.node, body.graph, q.input_dims, q.threads);
+    std::shared_ptr<SharedEngine> engine = FindEngine(q.node, body, q.input_dims, q.threads);
     Delegated call(q, std::move(engine), std::move(body));
     if (q.backend && q.backend->device())
       return std::make_unique<DelegatedDeviceCall>(std::move(call));

@@ -16,6 +16,7 @@
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/profile.h"
 #include "weft/support/check.h"
+#include "weft/support/hash.h"
 #include "weft/support/log.h"
 #include "weft/sym/symbols.h"
 
@@ -25,8 +26,9 @@ namespace {
 /// Addresses of tables of entries that nobody holds any more are swept when one is added.
 class EngineTable {
  public:
-  /// Body, delegate, threads, and extents of operands, each behind its rank.
-  using Key = std::tuple<const Graph*, std::string, int, std::vector<int64_t>>;
+  /// Body, delegate, threads, extents of operands, each behind its rank, and the hash of those whose
+  /// values are known.
+  using Key = std::tuple<const Graph*, std::string, int, std::vector<int64_t>, uint64_t>;
 
   template <class Make>
   std::shared_ptr<SharedEngine> Get(const Key& key, Make make) {
@@ -106,6 +108,8 @@ RegionBody BodyFor(const ComputeRequest& q) {
     const NodeEntry e(inputs[i]);
     if (q.constants[i]) {
       g.ReplaceUses(e, g.AddConstant(q.constants[i], inputs[i]->attrs.name));
+      out.constants_hash =
+          CombineHash(CombineHash(out.constants_hash, i), q.constants[i]->ContentHash());
       changed = true;
       continue;
     }
@@ -212,7 +216,7 @@ std::shared_ptr<DelegateEngine> Imported(const NodePtr& node, const DelegateSpec
 
 }  // namespace
 
-std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const Graph& body,
+std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& body,
                                          const std::vector<std::vector<int64_t>>& dims,
                                          int threads) {
   const DelegateSpec spec = SpecOf(node);
@@ -222,10 +226,12 @@ std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const Graph& body,
     extents.push_back(int64_t(d.size()));
     extents.insert(extents.end(), d.begin(), d.end());
   }
-  return Table().Get({held.get(), spec.ToString(), threads, std::move(extents)}, [&] {
+  return Table().Get({held.get(), spec.ToString(), threads, std::move(extents), body.constants_hash}, [&] {
     spec.delegate->Version();  // opens it, or says what is missing
-    const DelegateRegion region{&body, spec.options, threads};
-    std::shared_ptr<DelegateEngine> engine = Imported(node, spec, region);
+    const DelegateRegion region{&body.graph, spec.options, threads};
+    std::shared_ptr<DelegateEngine> engine;
+    // What was kept takes every operand.
+    if (body.constants_hash == 0) engine = Imported(node, spec, region);
     if (!engine) engine = spec.delegate->Compile(region);
     CountDelegateRegion();
     return std::make_shared<SharedEngine>(spec, std::move(engine), held);
@@ -243,13 +249,14 @@ void KeepEngines(Graph* g, const std::string& backend) {
     if (!IsOp(n, builtin::kDelegated)) continue;
     try {
       const DelegateSpec spec = SpecOf(n);
-      const Graph& body = *n->attr<GraphPtr>("body");
+      const RegionBody region{*n->attr<GraphPtr>("body"), {}};
+      const Graph& body = region.graph;
       if (!DelegateRegion{&body, {}, 1}.is_static()) continue;
       const int threads = BackendFor(backend, 0)->threads();
       std::vector<std::vector<int64_t>> dims;
       for (const NodePtr& p : body.inputs())
         dims.push_back(body.GetAttr<ShapeMap>("shape")[NodeEntry(p)].ints());
-      const std::string bytes = FindEngine(n, body, dims, threads)->Export();
+      const std::string bytes = FindEngine(n, region, dims, threads)->Export();
       if (bytes.empty()) continue;
       auto kept = std::make_shared<Tensor>(DType::kU8, std::vector<int64_t>{int64_t(bytes.size())});
       std::memcpy(kept->mutable_data(), bytes.data(), bytes.size());

@@ -16,6 +16,8 @@ namespace weft {
 struct RegionBody {
   Graph graph;
   std::vector<size_t> read;  ///< inputs of the node that are inputs of the graph, in their order
+  /// Of operands that became constants; 0: none did.
+  uint64_t constants_hash = 0;
 };
 /// With numbers for extents; operands that are known before the run are constants in it.
 RegionBody BodyFor(const ComputeRequest& request);
@@ -45,10 +47,10 @@ class SharedEngine {
   std::vector<std::unique_ptr<DelegateInstance>> idle_;
 };
 
-/// That of the delegate which the weft::Delegated node names, for its body at some extents: `body`,
-/// whose operands have the dimensions `dims`. Compiled, or imported from what the node keeps. Throws
+/// That of the delegate which the weft::Delegated node names, for its body at some extents and
+/// constants: `body`, made for operands of the dimensions `dims`. Compiled, or imported from what the node keeps. Throws
 /// what ParseDelegates, Version and Compile throw.
-std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const Graph& body,
+std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& body,
                                          const std::vector<std::vector<int64_t>>& dims,
                                          int threads);
 
