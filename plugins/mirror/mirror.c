@@ -1,15 +1,14 @@
 /* mirror.c: Weft as an engine of Weft: the delegates `mirror` and `mirror_serial`, for tests. A
- * region comes as an ONNX model, becomes a program of the backend cpu through weft/weft.h, and runs
- * in the caller's memory on both sides. Options make it err on command. */
+ * region comes as an ONNX model, becomes a program of the backend cpu (program.c), and runs in the
+ * caller's memory on both sides. Options make it err on command. */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "program.h"
 #include "weft/plugin.h"
-#include "weft/weft.h"
 
 static const WeftHost* weft;
 enum { kText = 256, kMaxIo = 256, kMaxDims = 16 };
@@ -21,10 +20,10 @@ static const WeftOptionDef kOptions[] = {
     {"at", 'i', "0", "which call of that place fails; 0: every one"},
     {"extents", 'i', "-1", "elements of an input above which a region is refused"},
     {"sleep_ms", 'i', "0", "that a run takes longer"},
-    {"off", 'f', "0", "added to the first element of the first result, for who hunts a wrong number"},
+    {"off", 'f', "0", "added to the first element of every f32 result, for who hunts a wrong number"},
     {"wrong", 's', "", "regions that hold this operator only are `off`; empty: all"},
     {"copy", 'b', "false", "operands are copied first, and counted"},
-    {"unwritten", 'b', "false", "the first result is not written"},
+    {"unwritten", 'b', "false", "results are not written"},
     {"lie", 'b', "false", "exported engines tell the key of another version"},
     {"damage", 'b', "false", "exported engines have a byte that is not what was written"},
 };
@@ -66,37 +65,37 @@ static Fault FaultOf(const WeftOptions* options) {
                                               : WEFT_E_PLUGIN;
   return f;
 }
-static WeftStatus MayFail(const Fault* fault, const char* place, atomic_long* calls) {
-  const long call = atomic_fetch_add(calls, 1) + 1;
+static WeftStatus MayFail(const Fault* fault, const char* place, int64_t* calls) {
+  const int64_t call = __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED);
   char text[kText];
   if (strcmp(fault->place, place) != 0 || (fault->at > 0 && fault->at != call)) return WEFT_OK;
   snprintf(text, sizeof text, "mirror fails in %s, as the option 'fail' asks", place);
   return weft->fail(fault->code, text);
 }
-static atomic_long supports_calls, compile_calls, import_calls, export_calls;
+static int64_t supports_calls, compile_calls, import_calls, export_calls;
 
 /* ---- engines ---- */
 
 typedef struct Engine {
-  WeftProgram* program;
+  Program* program;
   Fault fault;
   int64_t sleep_ms;
   double off;
   int copy, unwritten, lie, damage, serial;
   char* model; /* ONNX */
   size_t model_size;
-  atomic_long prepare_calls, run_calls;
-  atomic_int running;
+  int64_t prepare_calls, run_calls;
+  int running; /* now */
 } Engine;
 
 typedef struct Instance {
   Engine* engine;
-  WeftSession* session;
+  Session* session;
   void* copies[kMaxIo]; /* of inputs, where they are asked for */
 } Instance;
 
 /* The failure of the other interface, passed on. */
-static WeftStatus FailAsWeft(WeftStatus status) { return weft->fail(status, weft_error_text()); }
+static WeftStatus FailAsWeft(WeftStatus status) { return weft->fail(status, ProgramError()); }
 
 static WeftStatus Version(void* user, const char** text) {
   const char* missing = getenv("WEFT_MIRROR_MISSING");
@@ -104,7 +103,7 @@ static WeftStatus Version(void* user, const char** text) {
   if (missing && *missing)
     return weft->fail(WEFT_E_UNSUPPORTED,
                       "the mirror is covered: unset WEFT_MIRROR_MISSING to see yourself");
-  *text = weft_version();
+  *text = ProgramVersion();
   return WEFT_OK;
 }
 
@@ -128,7 +127,7 @@ static WeftStatus Supports(void* user, const WeftOptions* options, const WeftGra
 static void Destroy(void* user, void* engine) {
   Engine* e = (Engine*)engine;
   (void)user;
-  weft_program_release(e->program);
+  ProgramRelease(e->program);
   free(e->model);
   free(e);
 }
@@ -165,7 +164,6 @@ static WeftStatus CheckExtents(const WeftRegion* region) {
 
 static WeftStatus Make(const WeftRegion* region, int serial, const void* model, size_t size,
                        void** engine) {
-  WeftOptions options;
   const char* wrong = Text(region->options, "wrong");
   Engine* e = (Engine*)calloc(1, sizeof *e);
   WeftStatus status;
@@ -175,10 +173,7 @@ static WeftStatus Make(const WeftRegion* region, int serial, const void* model, 
   }
   memcpy(e->model, model, size);
   e->model_size = size;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.threads = region->threads;
-  status = weft_program_load_memory(e->model, size, "onnx", &options, &e->program);
+  status = ProgramLoad(e->model, size, region->threads, &e->program);
   if (status) {
     free(e->model);
     free(e);
@@ -216,7 +211,7 @@ static WeftStatus Prepare(void* user, void* engine, void** instance) {
   made = (Instance*)calloc(1, sizeof *made);
   if (!made) return WEFT_E_OUT_OF_MEMORY;
   made->engine = e;
-  status = weft_session_create(e->program, &made->session);
+  status = SessionCreate(e->program, &made->session);
   if (status) {
     free(made);
     return FailAsWeft(status);
@@ -228,44 +223,55 @@ static WeftStatus Prepare(void* user, void* engine, void** instance) {
 static void Release(void* user, void* instance) {
   Instance* i = (Instance*)instance;
   (void)user;
-  weft_session_release(i->session);
+  SessionRelease(i->session);
   for (size_t k = 0; k < kMaxIo; ++k) free(i->copies[k]);
   free(i);
 }
 
 /* ---- runs ---- */
 
-/* What `view` is of, with the caller's memory or, for an input where the options ask, with a copy. */
-static WeftStatus Bind(Instance* i, const WeftView* view, int32_t index, int is_input,
-                       int64_t* copied) {
-  static char nothing[8];
-  char name[16];
-  WeftTensor* tensor;
-  void* data = view->data ? view->data : nothing;
-  WeftStatus status;
-  snprintf(name, sizeof name, "%c%d", is_input ? 'x' : 'y', (int)index);
-  status = weft_tensor_wrap(view->dtype, view->rank, view->dims, data, NULL, NULL, &tensor);
-  if (!status && is_input && i->engine->copy) {
-    const int64_t bytes = weft_tensor_bytes(tensor);
-    void* copy = realloc(i->copies[index], (size_t)bytes + 1);
-    weft_tensor_release(tensor);
+/* Of an element; 0 where several lie in a byte: such operands are not copied. */
+static int64_t BytesOf(WeftDType dtype) {
+  switch (dtype) {
+    case WEFT_BOOL:
+    case WEFT_I8:
+    case WEFT_U8:
+      return 1;
+    case WEFT_I16:
+    case WEFT_U16:
+    case WEFT_F16:
+    case WEFT_BF16:
+      return 2;
+    case WEFT_I32:
+    case WEFT_U32:
+    case WEFT_F32:
+      return 4;
+    case WEFT_I64:
+    case WEFT_U64:
+    case WEFT_F64:
+    case WEFT_C64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+/* An operand of a run where it lies, or, where the options ask, a copy of it. */
+static WeftStatus BindInput(Instance* i, const WeftView* view, int32_t index, int64_t* copied) {
+  void* data = view->data;
+  if (i->engine->copy && view->num_elements * BytesOf(view->dtype) > 0) {
+    const int64_t bytes = view->num_elements * BytesOf(view->dtype);
+    void* copy = realloc(i->copies[index], (size_t)bytes);
     if (!copy) return WEFT_E_OUT_OF_MEMORY;
     memcpy(copy, data, (size_t)bytes);
-    i->copies[index] = copy;
+    i->copies[index] = data = copy;
     *copied += bytes;
-    status = weft_tensor_wrap(view->dtype, view->rank, view->dims, copy, NULL, NULL, &tensor);
   }
-  if (!status) {
-    status = is_input ? weft_session_bind_input(i->session, name, tensor)
-                      : weft_session_bind_output(i->session, name, tensor);
-    weft_tensor_release(tensor);
-  }
-  return status;
+  return SessionBind(i->session, 1, index, view->dtype, view->rank, view->dims, data);
 }
 
 static WeftStatus RunNow(Instance* i, WeftRegionCall* call) {
   Engine* e = i->engine;
-  const WeftView* first = call->outputs[0];
   struct timespec nap = {0};
   WeftStatus status = MayFail(&e->fault, "run", &e->run_calls);
   if (status) return status;
@@ -274,27 +280,30 @@ static WeftStatus RunNow(Instance* i, WeftRegionCall* call) {
   nap.tv_nsec = (long)(e->sleep_ms % 1000) * 1000000L;
   if (e->sleep_ms > 0) nanosleep(&nap, NULL);
   for (int32_t k = 0; k < call->num_inputs && !status; ++k)
-    status = Bind(i, call->inputs[k], k, 1, &call->copied_bytes);
+    status = BindInput(i, call->inputs[k], k, &call->copied_bytes);
   /* What is not bound the session writes elsewhere. */
-  for (int32_t k = e->unwritten ? 1 : 0; k < call->num_outputs && !status; ++k)
-    status = Bind(i, call->outputs[k], k, 0, &call->copied_bytes);
-  if (!status) status = weft_session_run(i->session);
+  for (int32_t k = 0; k < call->num_outputs && !status && !e->unwritten; ++k) {
+    const WeftView* to = call->outputs[k];
+    status = SessionBind(i->session, 0, k, to->dtype, to->rank, to->dims, to->data);
+  }
+  if (!status) status = SessionRun(i->session);
   if (status) return FailAsWeft(status);
-  if (e->off != 0 && first->num_elements > 0 && first->dtype == WEFT_F32)
-    ((float*)first->data)[0] += (float)e->off;
+  for (int32_t k = 0; k < call->num_outputs && e->off != 0; ++k)
+    if (call->outputs[k]->num_elements > 0 && call->outputs[k]->dtype == WEFT_F32)
+      ((float*)call->outputs[k]->data)[0] += (float)e->off;
   return WEFT_OK;
 }
 
 static WeftStatus Run(void* user, void* instance, WeftRegionCall* call) {
   Instance* i = (Instance*)instance;
-  const int others = atomic_fetch_add(&i->engine->running, 1);
+  const int others = __atomic_fetch_add(&i->engine->running, 1, __ATOMIC_ACQ_REL);
   WeftStatus status;
   (void)user;
   if (i->engine->serial && others > 0)
     status = weft->fail(WEFT_E_PLUGIN, "two runs of one engine at a time, which it does not allow");
   else
     status = RunNow(i, call);
-  atomic_fetch_sub(&i->engine->running, 1);
+  __atomic_fetch_sub(&i->engine->running, 1, __ATOMIC_ACQ_REL);
   return status;
 }
 
@@ -307,7 +316,7 @@ typedef struct Head {
 
 static void WriteKey(char* key, int lie) {
   memset(key, 0, 64);
-  snprintf(key, 64, "mirror %s", lie ? "of another version" : weft_version());
+  snprintf(key, 64, "mirror %s", lie ? "of another version" : ProgramVersion());
 }
 static uint64_t Checksum(const char* bytes, size_t size) {
   uint64_t h = 14695981039346656037u; /* FNV-1a */

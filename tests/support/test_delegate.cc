@@ -67,9 +67,10 @@ class Instance final : public DelegateInstance {
         std::memcpy(outputs[k].data, out[k]->data(), size_t(out[k]->num_bytes()));
     }
     const double off = std::stod(options_.at("off"));
-    if (off != 0 && out[0]->num_elements() > 0) {
-      Tensor first(outputs[0].dtype, outputs[0].dims, outputs[0].data, nullptr);
-      first.set(0, first.at(0) + off);
+    for (const DelegateTensor& t : outputs) {
+      if (off == 0 || !IsFloat(t.dtype) || t.data == nullptr) continue;
+      Tensor result(t.dtype, t.dims, t.data, nullptr);
+      if (result.num_elements() > 0) result.set(0, result.at(0) + off);
     }
     return Number(options_, "copies");
   }

@@ -8,7 +8,7 @@
 /// Options: `ops` what it takes, "Relu|Add" (empty: all); `fail` in: version, supports, compile,
 /// prepare, run; `code` then: internal, unsupported, oom; `at` the number of the call that fails
 /// (0: every one); `largest` elements of a result, above which a region is refused; `sleep_ms` in a
-/// run; `off` is added to the first element of the first result; `copies` bytes that a run tells.
+/// run; `off` is added to the first element of every result; `copies` bytes that a run tells.
 #pragma once
 
 #include <atomic>

@@ -9,6 +9,7 @@
 #include "common.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/core/module/delegate.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/runtime/backend/backend.h"
@@ -49,6 +50,16 @@ Row CompilerRow(const std::string& target, const std::string& what) {
   return {what, compiler->target()};
 }
 
+/// The engine's version, or what this machine lacks of it.
+Row DelegateRow(const std::string& name) {
+  try {
+    return {"delegate " + name, GetDelegate(name)->Version()};
+  } catch (const Error& e) {
+    return {"delegate " + name, e.hint().empty() ? e.message() : e.message() + "; " + e.hint(),
+            false};
+  }
+}
+
 /// What the module finds; a machine without a GPU has none, which is no fault.
 void AddReport(const std::string& backend, std::vector<Row>* rows) {
   for (const ReportRow& r : ReportOfBackend(backend))
@@ -85,6 +96,7 @@ std::vector<Row> Examine() {
     if (const auto module = FindBackendModule(name); module && module->compiler)
       rows.push_back(CompilerRow(name, "kernels " + name));
   for (const std::string& name : modules) AddReport(name, &rows);
+  for (const std::string& name : ListDelegates()) rows.push_back(DelegateRow(name));
   KernelCache& cache = KernelCache::Process();
   const std::string dir = cache.directory();
   rows.push_back({"kernel cache", dir.empty() ? "off: " + cache.why_off() : dir});

@@ -11,6 +11,7 @@
 #include "support_report.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/module/delegate.h"
 #include "weft/core/op/flops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
@@ -372,6 +373,12 @@ int InspectProgram(const Args& a) {
   return 0;
 }
 
+/// As in "openvino:streams=2".
+bool IsDelegate(const std::string& name) {
+  const std::vector<std::string> names = ListDelegates();
+  return std::find(names.begin(), names.end(), name.substr(0, name.find(':'))) != names.end();
+}
+
 int RunInspect(const Args& a) {
   if (!a.delegates.to.empty()) return InspectDivision(a.model, a.inputs, a.delegates);
   if (a.memory.asked) return InspectMemory(a.model, a.inputs, a.memory);
@@ -389,7 +396,10 @@ int RunInspect(const Args& a) {
   });
   const Report report = Inspect(graph, a, partly);
   Support support;
-  if (!a.support.empty()) support = FindSupport(graph, findings, a.support);
+  if (IsDelegate(a.support))
+    support = FindDelegateSupport(graph, findings, ParseDelegates(a.support).at(0));
+  else if (!a.support.empty())
+    support = FindSupport(graph, findings, a.support);
 
   if (a.model.json) {
     Json out = ToJson(report);
@@ -437,7 +447,7 @@ Command MakeInspect(Options& parent) {
   AddRandomWeights(app, &a->model);
   AddBind(app, &a->inputs);
   app.Add("--support TARGET", &a->support,
-          "list every node that TARGET (cpu, ref, cuda:sm_90) cannot run");
+          "list every node that TARGET (cpu, ref, cuda:sm_90, a plugin's delegate) cannot run");
   AddMemoryReport(app, &a->memory);
   AddDelegates(app, &a->delegates);
   return {app, [a] { return RunInspect(*a); }};

@@ -9,6 +9,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
+#include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
@@ -37,6 +38,15 @@ struct Judged {
   Groups unsupported, between_regions, on_host;
 };
 
+void AddNode(const NodePtr& n, const TypeMap& types, const std::string& why, Groups* groups) {
+  NodeGroup& u = (*groups)[{n->op()->name, TypesOf(n, types), why}];
+  u.op = n->op()->name;
+  u.dtypes = TypesOf(n, types);
+  u.reason = why;
+  ++u.count;
+  if (u.places.size() < kPlacesShown) u.places.push_back(PlaceText(n));
+}
+
 /// The nodes of a graph and of its regions.
 void Judge(const Graph& g, const Target& target, Judged* judged) {
   const Placement placement(g, target);
@@ -50,13 +60,42 @@ void Judge(const Graph& g, const Target& target, Judged* judged) {
     if (v.runner == Runner::kBetween) into = &judged->between_regions;
     if (v.runner == Runner::kInterpreter && target.traits().device_memory) into = &judged->on_host;
     if (!into) continue;
-    NodeGroup& u = (*into)[{n->op()->name, TypesOf(n, types), v.why}];
-    u.op = n->op()->name;
-    u.dtypes = TypesOf(n, types);
-    u.reason = v.why;
-    ++u.count;
-    if (u.places.size() < kPlacesShown) u.places.push_back(PlaceText(n));
+    AddNode(n, types, v.why, into);
   }
+}
+
+/// What the delegate says of the nodes of a graph and of its bodies. Variables, constants and the
+/// small tensors that inference follows go where they are read.
+void Judge(const Graph& g, const DelegateSpec& delegate, Groups* unsupported) {
+  const ShapeMap& shapes = g.GetAttr<ShapeMap>("shape");
+  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  const ValueMap values = g.AttrOr<ValueMap>("value");
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
+    if (const SymTensorPtr* v = values.find(NodeEntry(n)); v && *v && (*v)->fully_known()) continue;
+    for (const std::string& name : BodyNames(n))
+      Judge(TypedBody(n, name, shapes, types), delegate, unsupported);
+    const std::string why = delegate.delegate->WhyNot(g, n, delegate.options);
+    if (!why.empty()) AddNode(n, types, why, unsupported);
+  }
+}
+
+void AddFindings(const std::vector<Finding>& findings, Groups* unsupported) {
+  for (const Finding& f : findings) {
+    if (f.op.empty()) continue;
+    NodeGroup& u = (*unsupported)[{f.op, "", f.message}];
+    u.op = f.op;
+    u.reason = f.message;
+    u.hint = f.hint;
+    u.count += f.count;
+    if (!f.place.empty()) u.places.push_back(f.place);
+  }
+}
+
+std::vector<NodeGroup> ListOf(Groups groups) {
+  std::vector<NodeGroup> list;
+  for (auto& [key, u] : groups) list.push_back(std::move(u));
+  return list;
 }
 
 }  // namespace
@@ -70,15 +109,7 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
                "--support", "targets are cpu, ref, cuda:sm_90");
   }
   Judged judged;
-  for (const Finding& f : findings) {
-    if (f.op.empty()) continue;
-    NodeGroup& u = judged.unsupported[{f.op, "", f.message}];
-    u.op = f.op;
-    u.reason = f.message;
-    u.hint = f.hint;
-    u.count += f.count;
-    if (!f.place.empty()) u.places.push_back(f.place);
-  }
+  AddFindings(findings, &judged.unsupported);
   PassOptions options;
   options.target = target;
   Pipeline passes;
@@ -87,11 +118,19 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
   if (!Placement(g, target).WhyRegions().empty() && target.traits().kernels)
     g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), options), options);
   Judge(g, target, &judged);
-  Support out;
-  for (auto& [key, u] : judged.unsupported) out.unsupported.push_back(std::move(u));
-  for (auto& [key, u] : judged.between_regions) out.between_regions.push_back(std::move(u));
-  for (auto& [key, u] : judged.on_host) out.on_host.push_back(std::move(u));
-  return out;
+  return {ListOf(std::move(judged.unsupported)), ListOf(std::move(judged.between_regions)),
+          ListOf(std::move(judged.on_host))};
+}
+
+Support FindDelegateSupport(const Graph& graph, const std::vector<Finding>& findings,
+                            const DelegateSpec& delegate) {
+  delegate.delegate->Version();  // opens it, or says what is missing
+  Groups unsupported;
+  AddFindings(findings, &unsupported);
+  // As the pass that divides graphs sees it.
+  Judge(ProvideTypes(ApplyPasses(graph, StandardPipeline({PipelineEnd::kSimplified}))), delegate,
+        &unsupported);
+  return {ListOf(std::move(unsupported)), {}, {}};
 }
 
 int64_t CountNodes(const std::vector<NodeGroup>& groups) {

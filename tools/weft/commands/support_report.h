@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common.h"
+#include "weft/core/module/delegate.h"
 
 namespace weft::tool {
 
@@ -25,6 +26,10 @@ struct Support {
 
 /// `findings` are those of the import; `graph` is the imported graph.
 Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, const Target& target);
+/// The same of a delegate: nodes that its engine does not take, in bodies, too.
+Support FindDelegateSupport(const Graph& graph, const std::vector<Finding>& findings,
+                            const DelegateSpec& delegate);
+
 int64_t CountNodes(const std::vector<NodeGroup>& groups);
 std::string SupportText(const Support& support, const std::string& target);
 Json SupportJson(const std::vector<NodeGroup>& groups);

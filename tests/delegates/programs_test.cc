@@ -1,4 +1,4 @@
-/// delegates_test.cc: programs with engines of delegates: how they are made, shared and run, and what
+/// programs_test.cc: programs with engines of delegates: how they are made, shared and run, and what
 /// becomes of those that err.
 #include <doctest/doctest.h>
 
