@@ -161,7 +161,8 @@ typedef struct WeftOptions WeftOptions; /* what the user has set, and defaults: 
 typedef struct WeftBytes WeftBytes;     /* what an engine writes: host->bytes_write */
 typedef struct WeftRows WeftRows;       /* of a profile: host->rows_add */
 
-/* An option of a delegate, as in --delegate openvino:streams=2. */
+/* An option of a delegate, as in --delegate openvino:streams=2. One of the name `profile`, a bool, is
+ * set where `profile` below is going to be asked. */
 typedef struct WeftOptionDef {
   const char* name;
   char type;                 /* b, i, f or s: bool, int64, double, text */
@@ -200,7 +201,9 @@ enum {
   WEFT_DELEGATE_CONCURRENT = 1u,    /* several instances of one engine may run at a time */
   WEFT_DELEGATE_DETERMINISTIC = 2u, /* equal operands give equal bits */
   WEFT_DELEGATE_ANY_EXTENTS = 4u,   /* compiles regions with WEFT_EXTENTS_ANY */
-  WEFT_DELEGATE_STREAMS = 8u        /* `run` gives its work to call->stream; else it waits for it */
+  /* `run` gives its work to call->stream, and the next run of the instance may be given to another
+   * one before that is done; without it the work is done when `run` returns. */
+  WEFT_DELEGATE_STREAMS = 8u
 };
 
 typedef struct WeftDelegateDef {

@@ -47,9 +47,9 @@ std::string WhatDiffers(const fuzz::RandomGraph& g, const std::vector<std::strin
                         int64_t* regions) {
   CompileOptions options;
   // The pass stands in the pipeline, since only it takes a seed.
-  const PassSpec divide("Delegate", {{"to", Join(players, ";")},
-                                     {"choice", std::string("random")},
-                                     {"seed", int64_t(g.seed)}});
+  const PassSpec divide(
+      "Delegate",
+      {{"to", Join(players, ";")}, {"choice", std::string("random")}, {"seed", int64_t(g.seed)}});
   Pipeline pipeline;
   const Pipeline own = StandardPipeline();
   size_t behind = 0;
@@ -69,8 +69,7 @@ std::string WhatDiffers(const fuzz::RandomGraph& g, const std::vector<std::strin
   for (size_t b = 0; b < g.bindings.size(); ++b) {
     const std::vector<TensorPtr> in = fuzz::MakeInputs(g, b);
     const Oracles want = AskOracles(g.graph, in, false);
-    const std::vector<TensorPtr> got =
-        session.Run(lender.Lend(Ordered(*program, g.graph, in)));
+    const std::vector<TensorPtr> got = session.Run(lender.Lend(Ordered(*program, g.graph, in)));
     lender.Overwrite();
     for (size_t i = 0; i < got.size(); ++i) {
       const NodeEntry e = g.graph.outputs[i];

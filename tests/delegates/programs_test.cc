@@ -195,8 +195,8 @@ TEST_CASE("delegates: what fails otherwise ends the run, says where, and is not 
   const Reference r = RunReference(g, 1, {{"n", 3}});
   for (const char* where : {"compile", "prepare", "run"}) {
     CAPTURE(std::string(where));
-    for (const auto& [name, code] : {std::pair{"internal", ErrorCode::kPlugin},
-                                     std::pair{"oom", ErrorCode::kOutOfMemory}}) {
+    for (const auto& [name, code] :
+         {std::pair{"internal", ErrorCode::kPlugin}, std::pair{"oom", ErrorCode::kOutOfMemory}}) {
       Session session(CompileTo(g, std::string("test_a:fail=") + where + ",code=" + name));
       counts.Reset();
       const Warnings warnings;
@@ -280,8 +280,9 @@ TEST_CASE("delegates: bodies and sizes that data decide") {
 
 TEST_CASE("delegates: a saved program keeps regions, and engines of fixed extents") {
   if (!registered || !HasCpu()) return;
-  const Graph g = FromText("graph (%x: f32[3, 4]) -> (%b) {\n  %a = Relu(%x) : ?\n"
-                           "  %b = Exp(%a) : ?\n}\n");
+  const Graph g = FromText(
+      "graph (%x: f32[3, 4]) -> (%b) {\n  %a = Relu(%x) : ?\n"
+      "  %b = Exp(%a) : ?\n}\n");
   const TempFolder folder;
   SaveProgram(*CompileTo(g, "test_a"), folder.path() + "/p.weftx");
   TestDelegateCounts::Get().Reset();

@@ -56,8 +56,8 @@ TEST_CASE("names of delegates, with options") {
   CHECK(Normal("first:exact=yes") == "first");
   CHECK(Normal("first:,second") == "first second");
   const DelegateOptions options = ParseDelegates("first:streams=2")[0].options;
-  CHECK(options == DelegateOptions{
-                       {"device", "CPU"}, {"exact", "1"}, {"scale", "0.5"}, {"streams", "2"}});
+  CHECK(options ==
+        DelegateOptions{{"device", "CPU"}, {"exact", "1"}, {"scale", "0.5"}, {"streams", "2"}});
   // What is printed is read again.
   CHECK(Normal(Normal("first:exact=false,streams=7").c_str()) == "first:exact=0,streams=7");
 }
@@ -86,9 +86,8 @@ TEST_CASE("engines with delegates behind a plus sign") {
 }
 
 TEST_CASE("two delegates of one name") {
-  CHECK(CodeOf([] {
-          RegisterNow([] { RegisterDelegate(std::make_shared<Named>("first")); });
-        }) == ErrorCode::kDuplicate);
+  CHECK(CodeOf([] { RegisterNow([] { RegisterDelegate(std::make_shared<Named>("first")); }); }) ==
+        ErrorCode::kDuplicate);
   CHECK(GetDelegate("first")->name() == "first");
   CHECK(ListDelegates() == std::vector<std::string>{"first", "second"});
 }

@@ -85,6 +85,8 @@ class Divider {
     MakeRegions();
     for (const auto& [from, to] : results_) g_.ReplaceUses(from, to);
     for (const auto& [region, origin] : origins_) g_.SetOrigin(region, origin);
+    for (const NodePtr& n : order_)
+      if (place_[n->id()].taken) MoveControl(n);
     for (auto n = order_.rbegin(); n != order_.rend(); ++n)
       if (place_[(*n)->id()].taken) g_.Erase(*n);
     g_.EraseDead();
@@ -128,11 +130,9 @@ class Divider {
     return false;
   }
   bool MayMove(const NodePtr& n) const {
-    if (!n->control_deps.empty() || HasEffect(n) || DrawsAnew(n)) return false;
+    if (HasEffect(n) || DrawsAnew(n)) return false;
     if (IsOp(n, builtin::kDelegated) || IsOp(n, builtin::kFused) || IsOp(n, builtin::kRegion))
       return false;
-    for (const Use& u : n->uses())
-      if (u.control) return false;
     if (!only_.empty() && std::find(only_.begin(), only_.end(), n->op()->name) == only_.end() &&
         std::find(only_.begin(), only_.end(), BareName(n->op()->name)) == only_.end())
       return false;
@@ -336,10 +336,31 @@ class Divider {
                    {{"body", GraphPtr(std::make_shared<const Graph>(std::move(body)))},
                     {"delegate", engine.ToString()}});
     origins_.emplace_back(region, OriginOf(nodes));
+    for (const NodePtr& n : nodes) region_of_[n->id()] = region;
     ctx_.Count("regions");
     ctx_.Count("nodes", int64_t(nodes.size()));
     for (size_t k = 0; k < given.size(); ++k)
       results_.emplace_back(given[k], NodeEntry(region, uint32_t(k)));
+  }
+  /// Before the region runs what ran before a node in it, after it what ran after one: of two nodes
+  /// with an edge to or from one with an effect between them, the levels differ.
+  void MoveControl(const NodePtr& n) {
+    const NodePtr region = region_of_.at(n->id());
+    const auto heir = [&](const NodePtr& other) {
+      const auto it = region_of_.find(other->id());
+      return it == region_of_.end() ? other : it->second;
+    };
+    for (Node* d : n->control_deps)
+      if (const NodePtr before = heir(d); before != region) region->control_deps.push_back(before);
+    n->control_deps.clear();
+    std::vector<NodePtr> after;
+    for (const Use& u : n->uses())
+      if (u.control) after.push_back(u.user);
+    for (const NodePtr& user : after) {
+      user->control_deps.remove(n);
+      if (const NodePtr behind = heir(user); behind != region)
+        behind->control_deps.push_back(region);
+    }
   }
   static Origin OriginOf(const std::vector<NodePtr>& nodes) {
     std::vector<std::string> names;
@@ -379,6 +400,7 @@ class Divider {
   std::unordered_map<SymInt, NodeEntry> told_;  ///< inputs by what they are a dimension of
   std::vector<std::pair<NodeEntry, NodeEntry>> results_;
   std::vector<std::pair<NodePtr, Origin>> origins_;
+  std::unordered_map<NodeId, NodePtr> region_of_;  ///< of what is taken
 };
 
 Graph DelegatePass(Graph g, PassContext& ctx) { return Divider(std::move(g), ctx).Run(); }

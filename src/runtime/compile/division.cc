@@ -220,14 +220,16 @@ class Chooser {
       for (const StepTime& row : ProfileOf(&session)) ours.Add(NamesOf(row), row.microseconds);
     }
     std::vector<Costs> theirs;
-    for (const DelegateSpec& engine : engines_) {
+    for (DelegateSpec engine : engines_) {
+      // Rows of its own cost time, so an engine is asked to tell them only here.
+      if (const auto it = engine.options.find("profile"); it != engine.options.end())
+        it->second = "1";
       const Runner all = RunnerOf({"all", {}}, graph_, engine.ToString());
       theirs.emplace_back(nodes_);
       Session session(all.program);
       AddTheirs(ProfileOf(&session), &ours, &theirs.back());
-      if (engines_.size() == 1) runners.push_back(all);
     }
-    if (engines_.size() > 1) runners.push_back(RunnerOf({"all", {}}, graph_));
+    runners.push_back(RunnerOf({"all", {}}, graph_));
     NodeMap<Floats> costs;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Floats row{std::vector<double>{std::max(ours[i], 0.0)}};

@@ -226,16 +226,17 @@ std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& 
     extents.push_back(int64_t(d.size()));
     extents.insert(extents.end(), d.begin(), d.end());
   }
-  return Table().Get({held.get(), spec.ToString(), threads, std::move(extents), body.constants_hash}, [&] {
-    spec.delegate->Version();  // opens it, or says what is missing
-    const DelegateRegion region{&body.graph, spec.options, threads};
-    std::shared_ptr<DelegateEngine> engine;
-    // What was kept takes every operand.
-    if (body.constants_hash == 0) engine = Imported(node, spec, region);
-    if (!engine) engine = spec.delegate->Compile(region);
-    CountDelegateRegion();
-    return std::make_shared<SharedEngine>(spec, std::move(engine), held);
-  });
+  return Table().Get(
+      {held.get(), spec.ToString(), threads, std::move(extents), body.constants_hash}, [&] {
+        spec.delegate->Version();  // opens it, or says what is missing
+        const DelegateRegion region{&body.graph, spec.options, threads};
+        std::shared_ptr<DelegateEngine> engine;
+        // What was kept takes every operand.
+        if (body.constants_hash == 0) engine = Imported(node, spec, region);
+        if (!engine) engine = spec.delegate->Compile(region);
+        CountDelegateRegion();
+        return std::make_shared<SharedEngine>(spec, std::move(engine), held);
+      });
 }
 
 void KeepEngines(Graph* g, const std::string& backend) {
