@@ -84,8 +84,7 @@ class Instance final : public DelegateInstance {
 
 class Engine final : public DelegateEngine {
  public:
-  explicit Engine(const DelegateRegion& region)
-      : body_(*region.body), options_(region.options) {
+  explicit Engine(const DelegateRegion& region) : body_(*region.body), options_(region.options) {
     ++TestDelegateCounts::Get().engines;
   }
   ~Engine() override { --TestDelegateCounts::Get().engines; }
@@ -106,17 +105,16 @@ class Engine final : public DelegateEngine {
 
 class TestDelegate final : public Delegate {
  public:
-  TestDelegate(std::string name, DelegateTraits traits)
-      : name_(std::move(name)), traits_(traits) {}
+  TestDelegate(std::string name, DelegateTraits traits) : name_(std::move(name)), traits_(traits) {}
   std::string name() const override { return name_; }
   std::string doc() const override { return "the interpreter, for tests"; }
   DelegateTraits traits() const override { return traits_; }
   std::vector<DelegateOption> options() const override {
     using Type = DelegateOption::Type;
-    return {{"at", Type::kInt, "0", ""},          {"code", Type::kText, "internal", ""},
-            {"copies", Type::kInt, "0", ""},      {"fail", Type::kText, "", ""},
-            {"largest", Type::kInt, "-1", ""},    {"off", Type::kFloat, "0", ""},
-            {"ops", Type::kText, "", ""},         {"quick", Type::kBool, "false", ""},
+    return {{"at", Type::kInt, "0", ""},       {"code", Type::kText, "internal", ""},
+            {"copies", Type::kInt, "0", ""},   {"fail", Type::kText, "", ""},
+            {"largest", Type::kInt, "-1", ""}, {"off", Type::kFloat, "0", ""},
+            {"ops", Type::kText, "", ""},      {"quick", Type::kBool, "false", ""},
             {"sleep_ms", Type::kInt, "0", ""}};
   }
   std::string Version() const override {

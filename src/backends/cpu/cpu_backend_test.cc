@@ -73,6 +73,22 @@ TEST_CASE("convolution, pooling, product: library calls between kernels") {
   CHECK(stats.interpreted == 0);
 }
 
+TEST_CASE("quotients beside padding: what stands there is zero by zero") {
+  for (const int64_t length : {1, 2, 3, 7}) {
+    CAPTURE(length);
+    Graph g;
+    const NodeEntry x = Input(&g, "x", {16, 5, length}), y = Input(&g, "y", {16, 5, length});
+    const auto padded = [](const NodeEntry& e) {
+      return ApplyOp("Pad", {e, IntsLike(e, {0, 0, 0, 0, 0, 1})});
+    };
+    const NodeEntry mean =
+        ApplyOp("AveragePool", {x},
+                {{"kernel_shape", Ints{1}}, {"strides", Ints{1}}, {"dilations", Ints{2}}});
+    g.outputs = std::vector<NodeEntry>{padded(mean), padded(x / y)};
+    CheckAgainstReference(g);
+  }
+}
+
 TEST_CASE("extents of zero") {
   Graph g;
   const NodeEntry x(g.AddInput("x", DType::kF32, Shape({SymInt::Symbol("n"), 4})));

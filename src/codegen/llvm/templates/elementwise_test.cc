@@ -282,6 +282,25 @@ Bytes Int32s(const std::vector<int32_t>& v) {
   return b;
 }
 
+TEST_CASE("quotients of what is not read, in lanes and in places that are not kept") {
+  // Pad(AveragePool(x)) and Pad(a / b): zero by zero where a constant takes the place.
+  for (const int64_t row : {2, 3, 4, 8, 17})
+    for (const DType t : {DType::kF32, DType::kF64}) {
+      CAPTURE(row);
+      const Expr inside = Lt(I(1), Expr::ConstInt(DType::kI64, row - 1)),
+                 at = I(0) * Expr::ConstInt(DType::kI64, row - 1) + I(1);
+      const Expr a = Expr::Load(0, t, {at}, inside), b = Expr::Load(1, t, {at}, inside),
+                 count = Expr::Cast(t, Expr::ConstInt(DType::kI64, row - 1) - I(1)),
+                 zero = Expr::Const(t, 0);
+      const SymInt given = 5 * (row - 1);
+      const KernelPtr k =
+          Lower({{t, {given}}, {t, {given}}}, {{t, {5, row}}, {t, {5, row}}},
+                {Expr::Select(inside, a / count, zero), Expr::Select(inside, a / b, zero)});
+      std::mt19937 rng(7);
+      CheckKernel(k, {RandomInput(t, 5 * (row - 1), rng), RandomInput(t, 5 * (row - 1), rng)});
+    }
+}
+
 TEST_CASE("indices out of tensors: memory is safe, and the flag is raised where one is outside") {
   std::mt19937 rng(5);
   const auto index = [](const Expr& at) {
