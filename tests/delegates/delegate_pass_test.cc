@@ -2,11 +2,11 @@
 /// the interpreter computes the same before and after; regions survive text, JSON and ONNX.
 #include <doctest/doctest.h>
 
+#include "tests/delegates/test_delegate.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/error_bound.h"
 #include "tests/support/random/random_control_flow.h"
 #include "tests/support/random/random_graph.h"
-#include "tests/support/test_delegate.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/json/json.h"
 #include "weft/onnx/export.h"

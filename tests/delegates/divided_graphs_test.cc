@@ -8,11 +8,11 @@
 
 #include <cstdlib>
 
+#include "tests/delegates/test_delegate.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/lender.h"
 #include "tests/support/random/random_graph.h"
 #include "tests/support/special_run.h"
-#include "tests/support/test_delegate.h"
 #include "weft/core/module/delegate.h"
 #include "weft/core/module/plugin.h"
 #include "weft/support/log.h"

@@ -1,12 +1,12 @@
-/// programs_test.cc: programs with engines of delegates: how they are made, shared and run, and what
-/// becomes of those that err.
+/// programs_test.cc: programs with engines of delegates: how they are made, shared and run, and
+/// what becomes of those that err.
 #include <doctest/doctest.h>
 
 #include <thread>
 
+#include "tests/delegates/test_delegate.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/test_delegate.h"
 #include "weft/core/module/delegate.h"
 #include "weft/runtime/delegate_counts.h"
 #include "weft/runtime/saved/saved_program.h"

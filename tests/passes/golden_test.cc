@@ -26,7 +26,7 @@
 /// The target `golden` exists on every machine. Its kernels compile to a stub; golden:N refuses
 /// those of N buffers, golden:0 misses what it compiles with. Its library has the calls that passes
 /// make: weft::Attention, weft::TransposedMatMul, Gemm. So do the delegates of
-/// tests/support/test_delegate.h.
+/// tests/delegates/test_delegate.h.
 ///
 /// golden_test [--list] [--plugin F]... [part of a path]...
 #include <fmt/format.h>
@@ -41,8 +41,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/delegates/test_delegate.h"
 #include "tests/support/attr_text.h"
-#include "tests/support/test_delegate.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/json/json.h"
 #include "weft/core/module/backend_module.h"

@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kStoresPerLook = 64;
-constexpr uint32_t kGeneratorVersion = 6;
+constexpr uint32_t kGeneratorVersion = 5;
 
 std::string KeyText(const Kernel& kernel, const std::string& target) {
   return fmt::format("generator {}\ntarget {}\n{}", kGeneratorVersion, target,

@@ -101,7 +101,8 @@ class Divider {
     bool given = false;     ///< a variable or a constant
     bool followed = false;  ///< a small tensor that inference follows: computed wherever it is read
     bool taken = false;     ///< by a region
-    /// Of a followed one: the level at which a node of each side that reads it may stand; ours last.
+    /// Of a followed one: the level at which a node of each side that reads it may stand; ours
+    /// last.
     std::vector<int> ready;
   };
   Place& PlaceOf(const NodePtr& n) { return place_[n->id()]; }
@@ -284,8 +285,8 @@ class Divider {
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
       r->inside[NodeEntry(n, i).key()] = NodeEntry(copy, i);
   }
-  /// Inputs that nothing in the region reads, but for what sizes in it depend on: each symbol has to
-  /// be a dimension of some input.
+  /// Inputs that nothing in the region reads, but for what sizes in it depend on: each symbol has
+  /// to be a dimension of some input.
   void AddSizes(Region* r) {
     std::unordered_set<SymInt> told;
     std::vector<SymInt> mentioned;

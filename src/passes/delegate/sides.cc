@@ -1,9 +1,9 @@
 /// sides.cc: see sides.h.
 ///
 /// A cut chooses, for every node that engine k may take, between k and the side it is on. Along an
-/// edge between two nodes, of which x and y say that they take k, the border costs w where the sides
-/// differ then: w |x - y| where they are on one side now, w (1 - x y) where they are not. Both are
-/// costs of nodes and of edges with a direction, so a least cut is the best choice.
+/// edge between two nodes, of which x and y say that they take k, the border costs w where the
+/// sides differ then: w |x - y| where they are on one side now, w (1 - x y) where they are not.
+/// Both are costs of nodes and of edges with a direction, so a least cut is the best choice.
 #include "sides.h"
 
 #include <algorithm>

@@ -36,8 +36,8 @@ double CostOf(const Problem& p, const std::vector<int>& sides) {
   return cost;
 }
 
-/// Up to seven nodes over one variable, each with costs here and by `engines` engines, of which some
-/// do not take it.
+/// Up to seven nodes over one variable, each with costs here and by `engines` engines, of which
+/// some do not take it.
 Problem MakeProblem(uint64_t seed, int engines) {
   std::mt19937_64 rng(seed);
   Problem p;

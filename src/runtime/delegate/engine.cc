@@ -26,8 +26,8 @@ namespace {
 /// Addresses of tables of entries that nobody holds any more are swept when one is added.
 class EngineTable {
  public:
-  /// Body, delegate, threads, extents of operands, each behind its rank, and the hash of those whose
-  /// values are known.
+  /// Body, delegate, threads, extents of operands, each behind its rank, and the hash of those
+  /// whose values are known.
   using Key = std::tuple<const Graph*, std::string, int, std::vector<int64_t>, uint64_t>;
 
   template <class Make>

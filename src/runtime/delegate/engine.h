@@ -48,14 +48,15 @@ class SharedEngine {
 };
 
 /// That of the delegate which the weft::Delegated node names, for its body at some extents and
-/// constants: `body`, made for operands of the dimensions `dims`. Compiled, or imported from what the node keeps. Throws
-/// what ParseDelegates, Version and Compile throw.
+/// constants: `body`, made for operands of the dimensions `dims`. Compiled, or imported from what
+/// the node keeps. Throws what ParseDelegates, Version and Compile throw.
 std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& body,
                                          const std::vector<std::vector<int64_t>>& dims,
                                          int threads);
 
-/// The engines of the nodes with fixed extents, as attributes of theirs, where delegates can export:
-/// for a graph that goes to a file and will run on `backend`, with the threads that this has here.
+/// The engines of the nodes with fixed extents, as attributes of theirs, where delegates can
+/// export: for a graph that goes to a file and will run on `backend`, with the threads that this
+/// has here.
 void KeepEngines(Graph* graph, const std::string& backend);
 
 }  // namespace weft

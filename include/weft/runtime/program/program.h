@@ -43,8 +43,8 @@ struct DivisionOptions {
 };
 
 struct CompileOptions {
-  /// "cpu", "cuda:1"; with delegates that take parts of the graph: "cpu+openvino:streams=2+libtorch"
-  /// (core/module/delegate.h). Empty: "cpu".
+  /// "cpu", "cuda:1"; with delegates that take parts of the graph (core/module/delegate.h):
+  /// "cpu+openvino:streams=2+libtorch". Empty: "cpu".
   std::string backend;
   DivisionOptions division;
   std::string pipeline;  ///< empty: the backend's own
@@ -76,8 +76,8 @@ struct IoSpec {
 /// sums of all of them.
 struct StepTime {
   /// kind: "kernel", "library", "delegate", "interpreter", "shape", "copy"; "bodies", "region",
-  /// "delegate": what such a node took beyond the steps in it, which have rows of their own; those of
-  /// a delegate, as its engine tells them, are of kind "engine".
+  /// "delegate": what such a node took beyond the steps in it, which have rows of their own; those
+  /// of a delegate, as its engine tells them, are of kind "engine".
   std::string name, kind;
   double microseconds = 0;
   int64_t bytes = 0;  ///< of its operands and results, each once

@@ -192,7 +192,8 @@ class Emitter {
 
   // Operations on registers (ops.cc). Operands have equal numbers of lanes.
   llvm::Value* EmitUnary(UnOp op, DType t, llvm::Value* a);
-  llvm::Value* EmitQuotient(llvm::Value* a, llvm::Value* b);  ///< of floats
+  /// Of floats.
+  llvm::Value* EmitQuotient(bool remainder, llvm::Value* a, llvm::Value* b);
   llvm::Value* EmitBinary(BinOp op, DType t, llvm::Value* a, llvm::Value* b);
   llvm::Value* EmitCast(DType from, DType to, llvm::Value* a);
   /// Lanes of floats as integers: NaN is 0, what is beyond the type its least or greatest value.

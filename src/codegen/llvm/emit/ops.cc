@@ -95,7 +95,7 @@ llvm::Value* Emitter::EmitMinMax(bool max, DType t, llvm::Value* a, llvm::Value*
 /// LLVM 19 takes a lane of a quotient for zero where both its operands are known to be, as those of
 /// lanes that are not read are, and leaves out the selection that is there for it: 0 / 0 shows as
 /// NaN. What is behind a fence is not known.
-llvm::Value* Emitter::EmitQuotient(llvm::Value* a, llvm::Value* b) {
+llvm::Value* Emitter::EmitQuotient(bool remainder, llvm::Value* a, llvm::Value* b) {
   const auto may_have_zeros = [](llvm::Value* v) {
     const auto* c = llvm::dyn_cast<llvm::Constant>(v);
     if (!c) return true;
@@ -107,7 +107,7 @@ llvm::Value* Emitter::EmitQuotient(llvm::Value* a, llvm::Value* b) {
   };
   if (a->getType()->isVectorTy() && may_have_zeros(a) && may_have_zeros(b))
     a = ir_.CreateArithmeticFence(a, a->getType());
-  return ir_.CreateFDiv(a, b);
+  return remainder ? ir_.CreateFRem(a, b) : ir_.CreateFDiv(a, b);
 }
 
 llvm::Value* Emitter::EmitBinary(BinOp op, DType t, llvm::Value* a, llvm::Value* b) {
@@ -126,7 +126,7 @@ llvm::Value* Emitter::EmitBinary(BinOp op, DType t, llvm::Value* a, llvm::Value*
     case BinOp::kFloorDiv:
     case BinOp::kFloorMod: {
       const bool remainder = op == BinOp::kMod || op == BinOp::kFloorMod;
-      if (f) return remainder ? ir_.CreateFRem(a, b) : EmitQuotient(a, b);
+      if (f) return EmitQuotient(remainder, a, b);
       llvm::Value* zero = llvm::Constant::getNullValue(type);
       llvm::Value* by_zero = ir_.CreateICmpEQ(b, zero);
       if (!s) {

@@ -1,5 +1,5 @@
 /// test_delegate.cc: see test_delegate.h.
-#include "tests/support/test_delegate.h"
+#include "tests/delegates/test_delegate.h"
 
 #include <algorithm>
 #include <chrono>
