@@ -3,6 +3,7 @@
 /// result must lie within the bound that the generator derived for it, at every binding.
 ///
 ///   WEFT_DELEGATE_PLUGINS=a/libopenvino.so:b/liblibtorch.so   plugins whose delegates take part
+///   WEFT_DELEGATES=mirror,test_a      these alone
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=100000 delegates_test -tc='*divided*'
 #include <doctest/doctest.h>
 
@@ -39,13 +40,12 @@ std::vector<std::string> Players() {
         names.push_back(name);
     }
   }
-  return names;
+  const char* only = std::getenv("WEFT_DELEGATES");
+  return only ? Split(only, ',') : names;
 }
 
-/// What is wrong with the results of the graph divided by that seed; empty: nothing.
-std::string WhatDiffers(const fuzz::RandomGraph& g, const std::vector<std::string>& players,
-                        int64_t* regions) {
-  CompileOptions options;
+/// The backend's pipeline with the division of the graph's seed behind Simplify.
+Pipeline Divided(const fuzz::RandomGraph& g, const std::vector<std::string>& players) {
   // The pass stands in the pipeline, since only it takes a seed.
   const PassSpec divide(
       "Delegate",
@@ -59,8 +59,15 @@ std::string WhatDiffers(const fuzz::RandomGraph& g, const std::vector<std::strin
     if (i == behind) pipeline.push_back(divide);
     pipeline.push_back(own.passes()[i]);
   }
+  return pipeline;
+}
+
+/// What is wrong with the results of the divided graph; empty: nothing.
+std::string WhatDiffers(const fuzz::RandomGraph& g, const std::vector<std::string>& players,
+                        int64_t* regions) {
+  CompileOptions options;
   options.backend = "cpu";
-  options.pipeline = pipeline.ToString();
+  options.pipeline = Divided(g, players).ToString();
   options.threads = 2;
   const auto program = Compile(g.graph, options);
   *regions += program->stats().delegated;
@@ -108,6 +115,9 @@ TEST_CASE("random graphs, divided at random between cpu and engines, mean the sa
     PrintOptions print;
     print.inline_all = true;
     FAIL_CHECK("seed " << seed << ": " << why << "\n" << PrintGraph(g.graph, print));
+    if (std::getenv("WEFT_FUZZ_VERBOSE"))
+      MESSAGE(
+          "divided: " << PrintGraph(ApplyPasses(g.graph, WithoutCode(Divided(g, players))), print));
   }
   SetLogLevel(level);
   MESSAGE(count << " graphs, " << regions << " regions of " << Join(players, ", "));
