@@ -20,12 +20,7 @@ static const WeftOptionDef kOptions[] = {
     {"at", 'i', "0", "which call of that place fails; 0: every one"},
     {"extents", 'i', "-1", "elements of an input above which a region is refused"},
     {"sleep_ms", 'i', "0", "that a run takes longer"},
-<<<<<<< HEAD
-    {"off", 'f', "0",
-     "added to the first element of every f32 result, for who hunts a wrong number"},
-=======
     {"off", 'f', "0", "added to the first element of every f32 result"},
->>>>>>> d79b9d51 (Keep comments within the columns, and say what tests the sources of delegates)
     {"wrong", 's', "", "regions that hold this operator only are `off`; empty: all"},
     {"copy", 'b', "false", "operands are copied first, and counted"},
     {"unwritten", 'b', "false", "results are not written"},

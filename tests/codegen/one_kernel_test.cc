@@ -196,6 +196,21 @@ void CheckOneKernel(const Graph& g, const SymBindings& bind) {
 
 }  // namespace
 
+TEST_CASE("what pads a quotient of short rows is zero, also where 0 / 0 is computed beside it") {
+  if (!HasCpu()) return;
+  for (const char* quotient :
+       {"%a = Div(%x, %y) : ?", "%a = Mod(%x, %y) {fmod = 1} : ?",
+        "%b = Add(%x, %y) : ?\n %a = AveragePool(%b) {kernel_shape = [1]} : ?"}) {
+    CAPTURE(std::string(quotient));
+    const Graph g =
+        FromText(std::string("graph (%x: f32[16, 5, 1], %y: f32[16, 5, 1]) -> (%p) {\n"
+                             "  %0 = Constant() {value = tensor i64[6] [0, 0, 0, 0, 0, 1]} : ?\n") +
+                 quotient + "\n  %p = Pad(%a, %0) : ?\n}\n");
+    const Reference r = RunReference(g, 1);
+    CHECK(Difference(Session(CompileFor(g, "cpu")).Run(r.inputs), r.outputs) <= 1);
+  }
+}
+
 TEST_CASE("one kernel: static extents") {
   for (const Form& form : Forms()) {
     CAPTURE(std::string(form.name));

@@ -22,7 +22,7 @@ namespace weft::llvmgen {
 namespace {
 
 /// Part of every binary's identity: raise it whenever the generated code may change.
-constexpr int kGeneratorVersion = 17;
+constexpr int kGeneratorVersion = 18;
 
 /// By default LLVM ends the process where memory runs out or something is beyond it.
 /// Exceptions pass through its frames without their destructors: whoever calls it drops what
