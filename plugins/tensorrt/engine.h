@@ -66,6 +66,7 @@ class Instance {
 
  private:
   class Layers;
+  class Done;
   /// What the context has been told of an operand, and a copy of one that lies askew.
   struct Place {
     const Operand* operand = nullptr;
@@ -83,8 +84,13 @@ class Instance {
   void CheckResult(Place* place, const WeftView& view) const;
   void TellAddress(Place* place, const WeftView& view);
 
+  /// Behind the work of earlier runs, which may be on another stream.
+  void Follow(void* stream);
+
   const Engine* engine_;
   std::vector<Place> inputs_, outputs_;
+  void* stream_ = nullptr;      // of the latest run
+  std::unique_ptr<Done> done_;  // its end
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<nvinfer1::IExecutionContext> context_;
 };

@@ -52,7 +52,9 @@ class Instance::Layers final : public nvinfer1::IProfiler {
   std::vector<std::pair<std::string, float>> times_;
 };
 
-Instance::Instance(const Engine* engine) : engine_(engine) {
+class Instance::Done final : public Driver::Event {};
+
+Instance::Instance(const Engine* engine) : engine_(engine), done_(std::make_unique<Done>()) {
   const Driver::Current current(engine->device());
   context_ = engine->NewContext();
   if (engine->settings().profile) {
@@ -72,7 +74,9 @@ Instance::Instance(const Engine* engine) : engine_(engine) {
 Instance::~Instance() {
   try {
     const Driver::Current current(engine_->device());
+    done_->Wait();  // its memory is in use until then
     context_.reset();
+    done_.reset();
     for (std::vector<Place>* places : {&inputs_, &outputs_})
       for (const Place& p : *places)
         if (p.copy) Driver::Get().Free(p.copy);
@@ -134,6 +138,7 @@ void Instance::TellAddress(Place* place, const WeftView& view) {
   if (place->is_copied) {
     place->used_bytes = BytesOf(view);
     if (place->copy_bytes < place->used_bytes) {
+      done_->Wait();
       if (place->copy) Driver::Get().Free(place->copy);
       place->copy = nullptr;
       place->copy_bytes = 0;
@@ -149,7 +154,18 @@ void Instance::TellAddress(Place* place, const WeftView& view) {
   place->address = address;
 }
 
+void Instance::Follow(void* stream) {
+  if (stream != stream_) done_->MakeWait(stream);
+  stream_ = stream;
+}
+
 void Instance::Run(WeftRegionCall* call) {
+  const Driver& driver = Driver::Get();
+  if (call->stream && driver.DeviceInUse() != engine_->device())
+    throw Failure{WEFT_E_DEVICE, "the engine was built for device " +
+                                     std::to_string(engine_->device()) + ", the run is on device " +
+                                     std::to_string(driver.DeviceInUse()) +
+                                     ": WEFT_CUDA_DEVICE names the device to build for"};
   const Driver::Current current(engine_->device());
   if (size_t(call->num_inputs) != inputs_.size() || size_t(call->num_outputs) != outputs_.size())
     throw Failure{WEFT_E_ARITY, "the engine takes " + std::to_string(inputs_.size()) +
@@ -167,7 +183,7 @@ void Instance::Run(WeftRegionCall* call) {
     TellAddress(&p, view);
   }
 
-  const Driver& driver = Driver::Get();
+  Follow(call->stream);
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].known && inputs_[i].is_copied) {
       driver.Copy(inputs_[i].copy, call->inputs[i]->data, inputs_[i].used_bytes, call->stream);
@@ -184,7 +200,10 @@ void Instance::Run(WeftRegionCall* call) {
       driver.Copy(call->outputs[i]->data, outputs_[i].copy, outputs_[i].used_bytes, call->stream);
       call->copied_bytes += int64_t(outputs_[i].used_bytes);
     }
-  if (!call->stream) driver.Wait(nullptr);
+  if (call->stream)
+    done_->Record(call->stream);
+  else
+    driver.Wait(nullptr);
 }
 
 void Instance::AddRows(WeftRows* rows) const {

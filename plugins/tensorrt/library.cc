@@ -235,6 +235,11 @@ Driver::Driver() {
   find("cuMemFree_v2", &free_);
   find("cuMemcpyDtoDAsync_v2", &copy_);
   find("cuStreamSynchronize", &wait_);
+  find("cuEventCreate", &event_create_);
+  find("cuEventDestroy_v2", &event_destroy_);
+  find("cuEventRecord", &event_record_);
+  find("cuEventSynchronize", &event_wait_);
+  find("cuStreamWaitEvent", &wait_event_);
   if (const int result = init_(0)) {
     const char* text = nullptr;
     get_error_string_(result, &text);
@@ -307,6 +312,22 @@ void Driver::Copy(void* to, const void* from, size_t bytes, void* stream) const 
         "cuMemcpyDtoDAsync");
 }
 void Driver::Wait(void* stream) const { Check(wait_(stream), "cuStreamSynchronize"); }
+
+Driver::Event::~Event() {
+  if (event_) Get().event_destroy_(event_);
+}
+void Driver::Event::Record(void* stream) {
+  const Driver& d = Get();
+  constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
+  if (!event_) d.Check(d.event_create_(&event_, kNoTiming), "cuEventCreate");
+  d.Check(d.event_record_(event_, stream), "cuEventRecord");
+}
+void Driver::Event::MakeWait(void* stream) const {
+  if (event_) Get().Check(Get().wait_event_(stream, event_, 0), "cuStreamWaitEvent");
+}
+void Driver::Event::Wait() const noexcept {
+  if (event_) Get().event_wait_(event_);
+}
 
 Driver::Current::Current(int device) {
   const Driver& d = Get();

@@ -62,6 +62,24 @@ class Driver {
   void Copy(void* to, const void* from, size_t bytes, void* stream) const;
   void Wait(void* stream) const;
 
+  /// A place in the order of a stream's work.
+  class Event {
+   public:
+    ~Event();
+    Event() = default;
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    /// It stands behind what the stream has been given so far.
+    void Record(void* stream);
+    /// What the stream is given from now on waits for it.
+    void MakeWait(void* stream) const;
+    /// Returns when what was before it is done.
+    void Wait() const noexcept;
+
+   private:
+    void* event_ = nullptr;
+  };
+
   /// Makes the primary context of a device current where none of that device is.
   class Current {
    public:
@@ -94,6 +112,11 @@ class Driver {
   int (*free_)(uint64_t) = nullptr;
   int (*copy_)(uint64_t, uint64_t, size_t, void*) = nullptr;
   int (*wait_)(void*) = nullptr;
+  int (*event_create_)(void**, unsigned) = nullptr;
+  int (*event_destroy_)(void*) = nullptr;
+  int (*event_record_)(void*, void*) = nullptr;
+  int (*event_wait_)(void*) = nullptr;
+  int (*wait_event_)(void*, void*, unsigned) = nullptr;
 };
 
 }  // namespace weft_tensorrt

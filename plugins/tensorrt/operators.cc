@@ -62,19 +62,9 @@ class Query {
   Type Output(int32_t i) const {
     return TypeOf({const_cast<WeftNode*>(node_), static_cast<uint32_t>(i)});
   }
-  /// Does anybody read the result? Walks the graph, so ask of few nodes.
   bool IsRead(int32_t output) const {
-    const auto is_it = [&](WeftEntry e) {
-      return e.node == node_ && e.index == static_cast<uint32_t>(output);
-    };
-    for (size_t i = 0; i < weft->graph_num_outputs(graph_); ++i)
-      if (is_it(weft->graph_output(graph_, i))) return true;
-    std::vector<WeftNode*> nodes(weft->graph_nodes(graph_, nullptr, 0));
-    weft->graph_nodes(graph_, nodes.data(), nodes.size());
-    for (const WeftNode* n : nodes)
-      for (int32_t i = 0; i < weft->node_num_inputs(n); ++i)
-        if (is_it(weft->node_input(n, i))) return true;
-    return false;
+    return weft->graph_entry_uses(
+               graph_, {const_cast<WeftNode*>(node_), static_cast<uint32_t>(output)}) > 0;
   }
   int64_t Int(const char* name, int64_t otherwise) const {
     int64_t value = 0;

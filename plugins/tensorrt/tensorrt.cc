@@ -76,7 +76,7 @@ WeftDelegateDef Definition() {
   def.name = "tensorrt";
   def.doc = "NVIDIA TensorRT 10, on GPUs";
   // Not deterministic: layers that add atomically are TensorRT's to choose.
-  def.flags = WEFT_DELEGATE_CONCURRENT | WEFT_DELEGATE_ANY_EXTENTS;
+  def.flags = WEFT_DELEGATE_CONCURRENT | WEFT_DELEGATE_ANY_EXTENTS | WEFT_DELEGATE_STREAMS;
   def.device = kCuda;
   def.options = kOptions;
   def.num_options = kNumOptions;
@@ -100,7 +100,7 @@ extern "C" WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* hos
                                                              WeftPluginInfo* info) {
   weft_tensorrt::weft = host;
   weft_plugin_describe(info, "tensorrt", "1.0", "gives parts of graphs to TensorRT");
-  if (!WEFT_HAS(host, WeftHost, graph_onnx))
+  if (!WEFT_HAS(host, WeftHost, graph_entry_uses))
     return host->fail(WEFT_E_UNSUPPORTED, "this host is too old: it has no delegates");
   const WeftDelegateDef def = weft_tensorrt::Definition();
   return host->register_delegate(&def);

@@ -15,7 +15,10 @@ static int Told(const char* what) {
 static int primary;
 static __thread void* stack[8];
 static __thread int depth;
+static int waits;
 
+/* Streams that were made to wait for another's work. */
+VISIBLE int fake_cuda_waits(void) { return waits; }
 /* Contexts that this thread has pushed. */
 VISIBLE int fake_cuda_depth(void) { return depth; }
 
@@ -78,4 +81,22 @@ VISIBLE int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void*
 VISIBLE int cuStreamSynchronize(void* stream) {
   (void)stream;
   return 0;
+}
+/* An event: the stream that it was recorded in. */
+VISIBLE int cuEventCreate(void** event, unsigned flags) {
+  *event = calloc(1, sizeof(void*));
+  return *event && flags == 2 ? 0 : 2;
+}
+VISIBLE int cuEventDestroy_v2(void* event) {
+  free(event);
+  return 0;
+}
+VISIBLE int cuEventRecord(void* event, void* stream) {
+  *(void**)event = stream;
+  return 0;
+}
+VISIBLE int cuEventSynchronize(void* event) { return event ? 0 : 1; }
+VISIBLE int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  waits += stream != *(void**)event;
+  return (int)flags;
 }

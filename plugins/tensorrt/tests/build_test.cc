@@ -129,6 +129,13 @@ void Running() {
   calls.Clear();
   instance->Run({in[0].tensor(), in[1].tensor()}, {out.tensor()}, &stream);
   CHECK(calls.text() == "run on a stream\n");
+  // One on another stream waits for the one before it.
+  const int waits = OfCuda("fake_cuda_waits");
+  int other = 0;
+  for (int* s : {&stream, &other, &other, &stream})
+    instance->Run({in[0].tensor(), in[1].tensor()}, {out.tensor()}, s);
+  CHECK(OfCuda("fake_cuda_waits") == waits + 2);
+  CHECK(Apart(out.values(), expected) < 1e-6);
 
   // Instances of one engine at a time, each on a thread.
   std::vector<std::thread> threads;

@@ -11,6 +11,7 @@ void Opening() {
   CHECK(delegate->traits().memory == 2);
   CHECK(delegate->traits().concurrent);
   CHECK(!delegate->traits().deterministic);
+  CHECK(delegate->traits().streams);
   const auto lacks = [&](const std::vector<std::string>& says) {
     Throws(ErrorCode::kUnsupported, says, [&] { delegate->Version(); });
   };

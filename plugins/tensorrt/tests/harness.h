@@ -109,6 +109,8 @@ std::vector<float> Ran(weft::DelegateInstance* instance, const std::vector<Buffe
                        const std::vector<int64_t>& dims, int64_t* copied = nullptr);
 /// The same by Weft's reference.
 std::vector<float> Expected(const weft::Graph& graph, const std::vector<Buffer>& inputs);
+/// A counter of the stand-in for the driver, "fake_cuda_waits".
+int OfCuda(const char* counter);
 /// The greatest difference.
 double Apart(const std::vector<float>& a, const std::vector<float>& b);
 
