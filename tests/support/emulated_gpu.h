@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ struct EmulatedGpu {
   static void CheckClean();
   /// Misuses of the driver since the last call.
   static std::vector<std::string> TakeProblems();
+  /// What a library gives to a stream, which it knows as the driver does.
+  static void Give(void* stream, std::function<void()> work);
   /// Recorded work that was replayed since Start.
   static int64_t replays();
 

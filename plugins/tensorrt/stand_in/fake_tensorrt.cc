@@ -309,28 +309,64 @@ struct Plan {
   std::vector<std::string> names;  ///< of inputs and outputs that the engine knows
 };
 
+/// What a run reads.
+struct Bound {
+  std::shared_ptr<const Plan> plan;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  std::map<std::string, void*> addresses;
+
+  /// Throws where something is missing, or the extents do not fit.
+  std::map<std::string, Tensor> Results(bool with_elements) const {
+    std::map<std::string, Tensor> values;
+    for (const std::string& name : plan->model.inputs) {
+      if (std::find(plan->names.begin(), plan->names.end(), name) == plan->names.end()) continue;
+      Tensor t = plan->model.types.at(name);
+      t.dims = shapes.at(name);
+      t.floats.resize(size_t(t.size()));
+      if (with_elements && !t.floats.empty())
+        std::memcpy(t.floats.data(), addresses.at(name), t.floats.size() * sizeof(float));
+      values[name] = std::move(t);
+    }
+    return Run(plan->model, std::move(values), plan->tf32);
+  }
+  void Write() const {
+    const auto results = Results(true);
+    for (const std::string& name : plan->model.outputs) {
+      const Tensor& t = results.at(name);
+      if (t.type == kFloat && !t.floats.empty())
+        std::memcpy(addresses.at(name), t.floats.data(), t.floats.size() * sizeof(float));
+    }
+  }
+};
+
+using Give = void (*)(void* stream, void (*work)(void*), void* argument);
+Give give = nullptr;
+
 class Context final : public IExecutionContext {
  public:
-  Context(std::shared_ptr<const Plan> plan, ILogger* logger)
-      : plan_(std::move(plan)), logger_(logger) {}
+  Context(std::shared_ptr<const Plan> plan, ILogger* logger) : logger_(logger) {
+    bound_.plan = std::move(plan);
+  }
   bool setInputShape(char const* name, Dims const& dims) noexcept override {
     Note("shape " + std::string(name) + " " + TextOf(dims));
-    const auto range = plan_->ranges.find(name);
+    const auto range = bound_.plan->ranges.find(name);
+    const std::vector<int64_t>& declared = bound_.plan->model.types.at(name).dims;
     for (int32_t i = 0; i < dims.nbDims; ++i) {
-      const bool dynamic = plan_->model.types.at(name).dims[size_t(i)] < 0;
-      if (dynamic ? dims.d[i] < range->second[0].d[i] || dims.d[i] > range->second[2].d[i]
-                  : dims.d[i] != plan_->model.types.at(name).dims[size_t(i)]) {
+      const int64_t extent = declared[size_t(i)];
+      if (extent < 0 ? dims.d[i] < range->second[0].d[i] || dims.d[i] > range->second[2].d[i]
+                     : dims.d[i] != extent) {
         Log(logger_, "Set dimension is outside of the profile");
         return false;
       }
     }
-    shapes_[name].assign(dims.d, dims.d + dims.nbDims);
+    bound_.shapes[name].assign(dims.d, dims.d + dims.nbDims);
     return true;
   }
   Dims getTensorShape(char const* name) const noexcept override {
-    if (const auto it = shapes_.find(name); it != shapes_.end()) return DimsOf(it->second);
+    if (const auto it = bound_.shapes.find(name); it != bound_.shapes.end())
+      return DimsOf(it->second);
     try {  // elements do not matter, only extents
-      Dims d = DimsOf(Results(false).at(name).dims);
+      Dims d = DimsOf(bound_.Results(false).at(name).dims);
       if (Told("extents") == "wrong") d.d[0] += 1;
       return d;
     } catch (const std::exception&) {
@@ -343,7 +379,7 @@ class Context final : public IExecutionContext {
       Log(logger_, std::string("Address is not aligned to 256 bytes: ") + name);
       return false;
     }
-    addresses_[name] = data;
+    bound_.addresses[name] = data;
     return true;
   }
   void setProfiler(IProfiler* profiler) noexcept override { profiler_ = profiler; }
@@ -354,41 +390,29 @@ class Context final : public IExecutionContext {
       return false;
     }
     try {
-      const auto results = Results(true);
-      for (const std::string& name : plan_->model.outputs) {
-        const Tensor& t = results.at(name);
-        if (t.type == kFloat && !t.floats.empty())
-          std::memcpy(addresses_.at(name), t.floats.data(), t.floats.size() * sizeof(float));
-      }
+      if (stream && give)
+        give(stream, &WriteLater, new Bound(bound_));
+      else
+        bound_.Write();
     } catch (const std::exception& e) {
       Log(logger_, e.what());
       return false;
     }
     if (profiler_)
-      for (const Node& n : plan_->model.nodes) profiler_->reportLayerTime(n.name.c_str(), 0.25f);
+      for (const Node& n : bound_.plan->model.nodes)
+        profiler_->reportLayerTime(n.name.c_str(), 0.25f);
     return true;
   }
 
  private:
-  std::map<std::string, Tensor> Results(bool with_elements) const {
-    std::map<std::string, Tensor> values;
-    for (const std::string& name : plan_->model.inputs) {
-      if (std::find(plan_->names.begin(), plan_->names.end(), name) == plan_->names.end()) continue;
-      Tensor t = plan_->model.types.at(name);
-      t.dims = shapes_.at(name);
-      t.floats.resize(size_t(t.size()));
-      if (with_elements && !t.floats.empty())
-        std::memcpy(t.floats.data(), addresses_.at(name), t.floats.size() * sizeof(float));
-      values[name] = std::move(t);
-    }
-    return Run(plan_->model, std::move(values), plan_->tf32);
+  static void WriteLater(void* argument) {
+    const std::unique_ptr<const Bound> bound(static_cast<const Bound*>(argument));
+    bound->Write();
   }
 
-  std::shared_ptr<const Plan> plan_;
+  Bound bound_;
   ILogger* logger_;
   IProfiler* profiler_ = nullptr;
-  std::map<std::string, std::vector<int64_t>> shapes_;
-  std::map<std::string, void*> addresses_;
 };
 
 class Engine final : public ICudaEngine {
@@ -477,6 +501,8 @@ class Runtime final : public IRuntime {
 
 #define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
 
+/// From now on work goes to streams by that function.
+FAKE_EXPORT void weft_fake_tensorrt_give(fake::Give give) { fake::give = give; }
 /// Tells it from TensorRT.
 FAKE_EXPORT int weft_fake_tensorrt() { return 1; }
 FAKE_EXPORT int32_t getInferLibVersion() noexcept {

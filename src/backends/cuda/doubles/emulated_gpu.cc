@@ -156,6 +156,9 @@ void EmulatedGpu::CheckClean() {
 std::vector<std::string> EmulatedGpu::TakeProblems() {
   return std::exchange(FailingDriver::Get().problems, {});
 }
+void EmulatedGpu::Give(void* stream, std::function<void()> work) {
+  GiveWork(static_cast<cuda::StreamHandle*>(stream), std::move(work));
+}
 int64_t EmulatedGpu::replays() { return FailingDriver::Get().calls["GraphLaunch"]; }
 
 }  // namespace weft::e2e
