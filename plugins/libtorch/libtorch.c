@@ -41,6 +41,11 @@ static WeftStatus BuildNodes(Build* b) {
     if (!*weft->node_op(nodes[i]) || weft->graph_constant(b->graph, first)) continue;
     status = BeginNode(b, nodes[i]);
     if (status == WEFT_OK) status = BuildNode(b, nodes[i]);
+    /* What only gives a size that is known already may be left out: whoever reads it fails. */
+    if (status == WEFT_E_UNSUPPORTED && b->status == WEFT_OK) {
+      status = LeaveOut(b) ? b->status : weft->fail(status, b->refusal);
+      continue;
+    }
     if (status == WEFT_OK) status = EndNode(b);
   }
   free(nodes);
@@ -106,7 +111,7 @@ static const WeftDelegateDef kDelegate = {
 WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPluginInfo* info) {
   weft = host;
   weft_plugin_describe(info, "libtorch", "1.0", "parts of a graph on torch's kernels");
-  if (!WEFT_HAS(host, WeftHost, node_attr_graph))
+  if (!WEFT_HAS(host, WeftHost, node_has_attr))
     return host->fail(WEFT_E_UNSUPPORTED, "this Weft is too old: it knows no delegates");
   return host->register_delegate(&kDelegate);
 }

@@ -9,7 +9,8 @@
 const OpRow* FindOp(const char* op) {
   const OpTable* const tables[] = {&kElementwiseOps, &kMovementOps, &kIndexingOps,
                                    &kReductionOps,   &kMatrixOps,   &kWindowOps,
-                                   &kPoolingOps,     &kNormalizationOps};
+                                   &kPoolingOps,     &kNormalizationOps, &kLossOps,
+                                   &kImageOps};
   for (size_t t = 0; t < sizeof tables / sizeof *tables; ++t)
     for (size_t i = 0; i < tables[t]->count; ++i)
       if (strcmp(tables[t]->rows[i].op, op) == 0) return &tables[t]->rows[i];

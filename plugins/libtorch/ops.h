@@ -15,7 +15,7 @@ typedef struct OpTable {
   size_t count;
 } OpTable;
 extern const OpTable kElementwiseOps, kMovementOps, kIndexingOps, kReductionOps, kMatrixOps,
-    kWindowOps, kPoolingOps, kNormalizationOps;
+    kWindowOps, kPoolingOps, kNormalizationOps, kLossOps, kImageOps;
 const OpRow* FindOp(const char* op); /* null: not among them */
 
 /* Sets of element types. */

@@ -30,6 +30,25 @@ static WeftStatus BuildBinary(Build* b, const void* how) {
   return b->status;
 }
 
+/* Unsigned integers that torch sees as signed ones keep their order with the highest bit flipped. */
+static int Ordered(Build* b, int v) {
+  if (b->status != WEFT_OK || !IsIn(TypeOf(b, v)->dtype, kUnsigned)) return v;
+  const Type type = *TypeOf(b, v);
+  const int64_t highest = (int64_t)((uint64_t)1 << (8 * ElementBytes(type.dtype) - 1));
+  return Binary(b, "aten::bitwise_xor", "Tensor_out", v, Constant(b, type.dtype, 0, NULL, &highest),
+                &type);
+}
+
+static WeftStatus BuildComparison(Build* b, const void* how) {
+  Type x, y;
+  TRY(NeedIn(b, 0, kNumbers | kUnsigned, &x));
+  TRY(NeedIn(b, 1, kNumbers | kUnsigned, &y));
+  CHECKED(b);
+  const int left = Ordered(b, In(b, 0)), right = Ordered(b, In(b, 1));
+  BinaryTo(b, (const char*)how, "Tensor_out", left, right, Out(b, 0));
+  return b->status;
+}
+
 static WeftStatus BuildSum(Build* b, const void* how) {
   const double sign = *(const double*)how;
   Type type;
@@ -60,15 +79,18 @@ static WeftStatus BuildSums(Build* b, const void* how) {
 static WeftStatus BuildExtremum(Build* b, const void* how) {
   const int count = weft->node_num_inputs(b->node);
   Type type;
-  TRY(NeedOut(b, 0, kNumbers, &type));
+  TRY(NeedOut(b, 0, kNumbers | kUnsigned, &type));
   CHECKED(b);
-  int best = In(b, 0);
-  if (count == 1) Give(b, 0, best);
+  const bool flips = IsIn(type.dtype, kUnsigned);
+  if (count == 1) Give(b, 0, In(b, 0));
+  int best = count > 1 ? Ordered(b, In(b, 0)) : 0;
   for (int i = 1; i < count; ++i) {
-    const int to = i + 1 < count ? Scratch(b, type.dtype, type.rank, type.dims) : Out(b, 0);
-    BinaryTo(b, (const char*)how, "out", best, In(b, i), to);
+    const bool more = i + 1 < count || flips;
+    const int to = more ? Scratch(b, type.dtype, type.rank, type.dims) : Out(b, 0);
+    BinaryTo(b, (const char*)how, "out", best, Ordered(b, In(b, i)), to);
     best = to;
   }
+  if (count > 1 && flips) Give(b, 0, Ordered(b, best));
   return b->status;
 }
 
@@ -142,10 +164,12 @@ static WeftStatus BuildMod(Build* b, const void* how) {
 static WeftStatus BuildPow(Build* b, const void* how) {
   Type type, exponent;
   (void)how;
-  TRY(NeedIn(b, 0, kSingles, &type));
-  TRY(NeedIn(b, 1, kInts | kSingles, &exponent));
-  if (exponent.dtype == WEFT_F64 && type.dtype != WEFT_F64)
+  TRY(NeedIn(b, 0, kSingles | kInts, &type));
+  TRY(NeedIn(b, 1, IsFloat(type.dtype) ? kInts | kSingles : kInts, &exponent));
+  if (ElementBytes(exponent.dtype) > ElementBytes(type.dtype) &&
+      (!IsFloat(type.dtype) || IsFloat(exponent.dtype)))
     return Refuse(b, "an exponent of more precision than the base");
+  if (type.dtype == WEFT_U8 && exponent.dtype != WEFT_U8) return Refuse(b, "a signed exponent of u8");
   CHECKED(b);
   BinaryTo(b, "aten::pow", "Tensor_Tensor_out", In(b, 0), Casted(b, In(b, 1), type.dtype),
            Out(b, 0));
@@ -343,6 +367,18 @@ static WeftStatus BuildDivideCount(Build* b, const void* how) {
   return b->status;
 }
 
+/* The bits, which take no call. */
+static WeftStatus BuildBitCast(Build* b, const void* how) {
+  Type from, to;
+  (void)how;
+  TRY(NeedIn(b, 0, kMovable, &from));
+  TRY(NeedOut(b, 0, kMovable & ~kBools, &to)); /* torch's bools are 0 and 1 */
+  if (ElementBytes(from.dtype) != ElementBytes(to.dtype)) return Refuse(b, "another width");
+  CHECKED(b);
+  Give(b, 0, Reread(b, In(b, 0), to.dtype));
+  return b->status;
+}
+
 /* Inference only. */
 static WeftStatus BuildDropout(Build* b, const void* how) {
   Type type;
@@ -395,10 +431,10 @@ static const OpRow kRows[] = {
     UNARY("BitwiseNot", "bitwise_not", kInts | kUnsigned),
     BINARY("Mul", "mul", "out", kNumbers | kUnsigned),
     BINARY("Equal", "eq", "Tensor_out", kNumbers | kUnsigned | kBools),
-    BINARY("Less", "lt", "Tensor_out", kNumbers),
-    BINARY("LessOrEqual", "le", "Tensor_out", kNumbers),
-    BINARY("Greater", "gt", "Tensor_out", kNumbers),
-    BINARY("GreaterOrEqual", "ge", "Tensor_out", kNumbers),
+    {"Less", BuildComparison, "aten::lt"},
+    {"LessOrEqual", BuildComparison, "aten::le"},
+    {"Greater", BuildComparison, "aten::gt"},
+    {"GreaterOrEqual", BuildComparison, "aten::ge"},
     BINARY("And", "logical_and", "out", kBools),
     BINARY("Or", "logical_or", "out", kBools),
     BINARY("Xor", "logical_xor", "out", kBools),
@@ -436,5 +472,6 @@ static const OpRow kRows[] = {
     ACTIVATION("HardSigmoid", kHardSigmoid),
     {"weft::DivideCount", BuildDivideCount, NULL},
     {"Dropout", BuildDropout, NULL},
+    {"BitCast", BuildBitCast, NULL},
 };
 const OpTable kElementwiseOps = {kRows, sizeof kRows / sizeof *kRows};

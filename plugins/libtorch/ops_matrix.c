@@ -20,12 +20,11 @@ static int Transposed(Build* b, int x) {
 
 static WeftStatus BuildMatMul(Build* b, const void* how) {
   Type x, y;
-  (void)how;
   TRY(NeedIn(b, 0, kNumbers, &x));
   TRY(NeedIn(b, 1, kNumbers, &y));
   CHECKED(b);
-  /* Attributes that a plain MatMul does not have are no permutations. */
-  const int left = PermutedBy(b, "a_perm", In(b, 0)), right = PermutedBy(b, "b_perm", In(b, 1));
+  int left = In(b, 0), right = In(b, 1);
+  if (how) left = PermutedBy(b, "a_perm", left), right = PermutedBy(b, "b_perm", right);
   BinaryTo(b, "aten::matmul", "out", left, right, Out(b, 0));
   return b->status;
 }
@@ -171,7 +170,7 @@ static WeftStatus BuildDet(Build* b, const void* how) {
 
 static const OpRow kRows[] = {
     {"MatMul", BuildMatMul, NULL},
-    {"weft::TransposedMatMul", BuildMatMul, NULL},
+    {"weft::TransposedMatMul", BuildMatMul, "transposed"},
     {"weft::MatMulGrad", BuildMatMulGrad, NULL},
     {"Gemm", BuildGemm, NULL},
     {"weft::Attention", BuildAttention, NULL},

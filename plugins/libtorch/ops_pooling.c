@@ -37,7 +37,7 @@ static int64_t TorchWindows(const Window* w, int k, bool ceil) {
 static WeftStatus ReadPool(Build* b, const Type* x, Pool* p) {
   int64_t kernel[2 * kMaxRank];
   memset(p, 0, sizeof *p);
-  TRY(ReadWindow(b, x->rank - 2, &p->w));
+  TRY(ReadWindow(b, kPooling, x->rank - 2, &p->w));
   if (IntsAttr(b, "kernel_shape", kernel) != p->w.rank) return Refuse(b, "no kernel_shape");
   for (int k = 0; k < p->w.rank; ++k) p->w.kernel[k] = kernel[k];
   return WEFT_OK;
@@ -300,7 +300,7 @@ static int WindowCounts(Build* b, const Pool* p, bool with_padding, const int64_
 static void GivenEnds(Build* b, const Pool* p, int64_t* ends) {
   Window given;
   const int rank = p->lifted ? 1 : p->w.rank;
-  if (ReadWindow(b, rank, &given) != WEFT_OK) return;
+  if (ReadWindow(b, kPooling, rank, &given) != WEFT_OK) return;
   for (int k = 0; k < p->w.rank; ++k) {
     const int from = p->lifted ? 0 : k;
     ends[k] = p->lifted && k == 0 ? 0 : given.same ? p->w.end[k] : given.end[from];
@@ -373,7 +373,7 @@ static WeftStatus BuildMeanPoolGrad(Build* b, const void* how) {
   if (IsEmpty(&dx) || IsEmpty(&dy)) return Refuse(b, "an empty operand");
   ResolvePool(&p, &dx, &dy, false);
   const Window* w = &p.w;
-  const bool with_padding = IntAttr(b, "count_include_pad", 0) != 0;
+  const bool with_padding = kind == kAverage && IntAttr(b, "count_include_pad", 0) != 0;
   int64_t ends[kMaxSpatial] = {0};
   GivenEnds(b, &p, ends);
   for (int k = 0; k < w->rank; ++k)

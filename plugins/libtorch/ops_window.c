@@ -14,7 +14,7 @@ static WeftStatus ReadInts(Build* b, const char* name, int count, int64_t otherw
   return WEFT_OK;
 }
 
-WeftStatus ReadWindow(Build* b, int rank, Window* w) {
+WeftStatus ReadWindow(Build* b, WindowKind kind, int rank, Window* w) {
   int64_t pads[2 * kMaxSpatial], shape[2 * kMaxRank];
   memset(w, 0, sizeof *w);
   if (rank < 1 || rank > kMaxSpatial) return Refuse(b, "%d spatial axes", rank);
@@ -22,17 +22,18 @@ WeftStatus ReadWindow(Build* b, int rank, Window* w) {
   TRY(ReadInts(b, "strides", rank, 1, w->strides));
   TRY(ReadInts(b, "dilations", rank, 1, w->dilations));
   TRY(ReadInts(b, "pads", 2 * rank, 0, pads));
-  TRY(ReadInts(b, "output_padding", rank, 0, w->output_padding));
+  if (kind == kTransposed)
+    TRY(ReadInts(b, "output_padding", rank, 0, w->output_padding));
   w->upper = TextAttrIs(b, "auto_pad", "SAME_UPPER");
   w->same = w->upper || TextAttrIs(b, "auto_pad", "SAME_LOWER");
-  w->ceil = IntAttr(b, "ceil_mode", 0) != 0;
+  w->ceil = kind == kPooling && IntAttr(b, "ceil_mode", 0) != 0;
   const bool valid = TextAttrIs(b, "auto_pad", "VALID");
   for (int k = 0; k < rank; ++k) {
     w->begin[k] = valid ? 0 : pads[k];
     w->end[k] = valid ? 0 : pads[rank + k];
     if (w->begin[k] < 0 || w->end[k] < 0) return Refuse(b, "negative padding");
   }
-  const int given = IntsAttr(b, "output_shape", shape);
+  const int given = kind == kTransposed ? IntsAttr(b, "output_shape", shape) : 0;
   w->has_output_shape = given >= rank;
   for (int k = 0; k < rank && w->has_output_shape; ++k)
     w->output_shape[k] = shape[given - rank + k];
@@ -101,12 +102,12 @@ static int Convolved(Build* b, const Window* w, int x, int filters, int bias, co
   return made;
 }
 
-/* Operands i and j of rank 3 to 5 and equal. */
-static WeftStatus ReadConv(Build* b, int i, int j, Type* x, Type* y, Window* w) {
-  TRY(NeedIn(b, i, kFloats, x));
-  TRY(NeedIn(b, j, kFloats, y));
+/* The first two operands, of one rank from 3 to 5. */
+static WeftStatus ReadConv(Build* b, WindowKind kind, Type* x, Type* y, Window* w) {
+  TRY(NeedIn(b, 0, kFloats, x));
+  TRY(NeedIn(b, 1, kFloats, y));
   if (x->rank != y->rank) return Refuse(b, "operands of rank %d and %d", (int)x->rank, (int)y->rank);
-  return ReadWindow(b, x->rank - 2, w);
+  return ReadWindow(b, kind, x->rank - 2, w);
 }
 
 static void SetDims(Window* w, const Type* in, const Type* filters, const Type* out) {
@@ -127,7 +128,7 @@ static WeftStatus BuildConv(Build* b, const void* how) {
   Type x, filters, y;
   Window w;
   (void)how;
-  TRY(ReadConv(b, 0, 1, &x, &filters, &w));
+  TRY(ReadConv(b, kConvolution, &x, &filters, &w));
   TRY(NeedOut(b, 0, kFloats, &y));
   if (IsEmpty(&x) || IsEmpty(&filters) || IsEmpty(&y)) return Refuse(b, "an empty operand");
   CHECKED(b);
@@ -153,7 +154,7 @@ static WeftStatus BuildConvGradData(Build* b, const void* how) {
   Type dy, filters, dx;
   Window w;
   (void)how;
-  TRY(ReadConv(b, 0, 1, &dy, &filters, &w));
+  TRY(ReadConv(b, kConvolution, &dy, &filters, &w));
   TRY(NeedOut(b, 0, kFloats, &dx));
   if (IsEmpty(&dx) || IsEmpty(&filters) || IsEmpty(&dy)) return Refuse(b, "an empty operand");
   CHECKED(b);
@@ -173,7 +174,7 @@ static WeftStatus BuildConvGradWeight(Build* b, const void* how) {
   Type dy, x, filters;
   Window w;
   (void)how;
-  TRY(ReadConv(b, 0, 1, &dy, &x, &w));
+  TRY(ReadConv(b, kConvolution, &dy, &x, &w));
   TRY(NeedOut(b, 0, kFloats, &filters));
   if (IsEmpty(&x) || IsEmpty(&filters) || IsEmpty(&dy)) return Refuse(b, "an empty operand");
   CHECKED(b);
@@ -203,7 +204,7 @@ static WeftStatus BuildConvTranspose(Build* b, const void* how) {
   Type x, filters, y;
   Window w;
   (void)how;
-  TRY(ReadConv(b, 0, 1, &x, &filters, &w));
+  TRY(ReadConv(b, kTransposed, &x, &filters, &w));
   TRY(NeedOut(b, 0, kFloats, &y));
   if (IsEmpty(&x) || IsEmpty(&filters) || IsEmpty(&y)) return Refuse(b, "an empty operand");
   CHECKED(b);
@@ -231,7 +232,7 @@ static WeftStatus BuildConvTransposeGradData(Build* b, const void* how) {
   Type dy, filters, dx;
   Window w;
   (void)how;
-  TRY(ReadConv(b, 0, 1, &dy, &filters, &w));
+  TRY(ReadConv(b, kTransposed, &dy, &filters, &w));
   TRY(NeedOut(b, 0, kFloats, &dx));
   if (IsEmpty(&dx) || IsEmpty(&filters) || IsEmpty(&dy)) return Refuse(b, "an empty operand");
   CHECKED(b);
@@ -246,7 +247,7 @@ static WeftStatus BuildConvTransposeGradWeight(Build* b, const void* how) {
   Type dy, x, filters;
   Window w;
   (void)how;
-  TRY(ReadConv(b, 0, 1, &dy, &x, &w));
+  TRY(ReadConv(b, kTransposed, &dy, &x, &w));
   TRY(NeedOut(b, 0, kFloats, &filters));
   if (IsEmpty(&x) || IsEmpty(&filters) || IsEmpty(&dy)) return Refuse(b, "an empty operand");
   CHECKED(b);
@@ -270,7 +271,7 @@ static WeftStatus BuildColumns(Build* b, const void* how) {
   TRY(NeedOut(b, 0, kFloats, &y));
   if (ConstantInts(b, to_image ? 2 : 1, block, kMaxSpatial) != 2)
     return Refuse(b, "other than two spatial axes, or a block that is not constant");
-  TRY(ReadWindow(b, 2, &w));
+  TRY(ReadWindow(b, kConvolution, 2, &w));
   if (w.begin[0] != w.end[0] || w.begin[1] != w.end[1]) return Refuse(b, "unequal padding");
   CHECKED(b);
   const int64_t* image = &y.dims[2];

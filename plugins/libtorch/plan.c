@@ -263,6 +263,14 @@ int View(Build* b, int v, int64_t offset, int rank, const int64_t* dims, const i
   return NewValue(b, from->base, &type, strides, from->offset + offset);
 }
 
+int Reread(Build* b, int v, WeftDType dtype) {
+  if (b->status != WEFT_OK) return 0;
+  const Value from = b->plan->values[v];
+  Type type = from.type;
+  type.dtype = dtype;
+  return NewValue(b, from.base, &type, from.strides, from.offset);
+}
+
 bool IsRowMajor(Build* b, int v) {
   const Value* value = &b->plan->values[v];
   int64_t strides[kMaxRank];
@@ -323,9 +331,8 @@ int In(Build* b, int i) {
   Entry* entry = Find(b->entries, weft->node_input(b->node, i));
   if (entry->value >= 0) return entry->value;
   const WeftView* view = weft->graph_constant(b->graph, entry->key);
-  if (!view) {
-    b->status = Fail(WEFT_E_INTERNAL, "libtorch: operand %d of %s has no value", i,
-                     weft->node_op(b->node));
+  if (!view) { /* its node was refused */
+    b->status = weft->fail(WEFT_E_UNSUPPORTED, b->refusal ? b->refusal : "a value that nothing makes");
     return 0;
   }
   if (view->rank > kMaxRank) {
@@ -397,7 +404,7 @@ WeftStatus EndNode(Build* b) {
   Plan* plan = b->plan;
   for (int k = 0; b->status == WEFT_OK && k < weft->node_num_outputs(b->node); ++k) {
     Entry* entry = Find(b->entries, OutEntry(b, k));
-    if (entry->value < 0 && entry->used)
+    if (entry->value < 0 && entry->output >= 0)
       b->status = Fail(WEFT_E_UNSUPPORTED, "libtorch does not make result %d of %s", k,
                        weft->node_op(b->node));
     for (int j = entry->output; b->status == WEFT_OK && j >= 0; j = b->entries->next_output[j]) {
@@ -417,6 +424,17 @@ WeftStatus EndNode(Build* b) {
     }
   }
   return b->status;
+}
+
+bool LeaveOut(Build* b) {
+  bool read = false;
+  if (!b->refusal) b->refusal = KeepText(b, weft->last_error());
+  for (int k = 0; k < weft->node_num_outputs(b->node); ++k) {
+    Entry* entry = Find(b->entries, OutEntry(b, k));
+    entry->value = -1;
+    read = read || entry->output >= 0;
+  }
+  return !read;
 }
 
 /* ---- calls ---- */

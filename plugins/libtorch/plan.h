@@ -77,6 +77,7 @@ typedef struct Build {
   const WeftGraph* graph;
   const WeftNode* node; /* the one at hand */
   const char* label;
+  const char* refusal; /* of the first node that was left out */
   bool dry;             /* only asked whether the node could be part of a region */
   WeftStatus status;
   Entries* entries;
@@ -100,6 +101,7 @@ int Constant(Build* b, WeftDType dtype, int rank, const int64_t* dims, const voi
 void* ConstantData(Build* b, int v); /* to be filled where it was given none; null after a failure */
 int Number(Build* b, WeftDType dtype, double number); /* a scalar */
 int View(Build* b, int v, int64_t offset, int rank, const int64_t* dims, const int64_t* strides);
+int Reread(Build* b, int v, WeftDType dtype); /* the bits as a type of equal width */
 bool IsRowMajor(Build* b, int v);
 int Reshaped(Build* b, int v, int rank, const int64_t* dims); /* a copy where no view does it */
 int Permuted(Build* b, int v, const int64_t* perm);
@@ -124,6 +126,8 @@ Plan* NewPlan(void);
 WeftStatus BeginPlan(Build* b, const WeftRegion* region);
 WeftStatus BeginNode(Build* b, const WeftNode* node);
 WeftStatus EndNode(Build* b);
+/* The node was refused: what reads it will be. False where the region gives it out. */
+bool LeaveOut(Build* b);
 WeftStatus FinishPlan(Build* b);
 void FreeBuild(Build* b); /* not the plan */
 void FreePlan(Plan* plan);

@@ -21,8 +21,9 @@ typedef struct Window {
   bool has_output_shape;
 } Window;
 
-/* The attributes of a node for so many spatial axes. */
-WeftStatus ReadWindow(Build* b, int rank, Window* w);
+typedef enum WindowKind { kConvolution, kTransposed, kPooling } WindowKind;
+/* The attributes of a node of this kind for so many spatial axes. */
+WeftStatus ReadWindow(Build* b, WindowKind kind, int rank, Window* w);
 /* Its begins, and the ends that the last windows need, from `in`, `kernel` and `out`. */
 void ResolveWindow(Window* w);
 /* Those of a ConvTranspose to `in` from `out`. */
