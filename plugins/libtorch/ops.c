@@ -7,10 +7,9 @@
 #include <string.h>
 
 const OpRow* FindOp(const char* op) {
-  const OpTable* const tables[] = {&kElementwiseOps, &kMovementOps, &kIndexingOps,
-                                   &kReductionOps,   &kMatrixOps,   &kWindowOps,
-                                   &kPoolingOps,     &kNormalizationOps, &kLossOps,
-                                   &kImageOps};
+  const OpTable* const tables[] = {
+      &kElementwiseOps, &kMovementOps, &kIndexingOps,      &kReductionOps, &kMatrixOps,
+      &kWindowOps,      &kPoolingOps,  &kNormalizationOps, &kLossOps,      &kImageOps};
   for (size_t t = 0; t < sizeof tables / sizeof *tables; ++t)
     for (size_t i = 0; i < tables[t]->count; ++i)
       if (strcmp(tables[t]->rows[i].op, op) == 0) return &tables[t]->rows[i];
@@ -28,10 +27,11 @@ WeftStatus Refuse(const Build* b, const char* format, ...) {
 }
 
 static const char* NameOf(WeftDType dtype) {
-  static const char* const names[] = {"unknown", "bool", "i8",   "i16",  "i32", "i64", "u8",
-                                      "u16",     "u32",  "u64",  "f16",  "bf16", "f32", "f64",
-                                      "str",     "c64",  "c128", "i4",   "u4",  "i2",  "u2"};
-  return dtype >= 0 && dtype < (int)(sizeof names / sizeof *names) ? names[dtype] : "an 8-bit float";
+  static const char* const names[] = {"unknown", "bool", "i8",   "i16", "i32",  "i64", "u8",
+                                      "u16",     "u32",  "u64",  "f16", "bf16", "f32", "f64",
+                                      "str",     "c64",  "c128", "i4",  "u4",   "i2",  "u2"};
+  return dtype >= 0 && dtype < (int)(sizeof names / sizeof *names) ? names[dtype]
+                                                                   : "an 8-bit float";
 }
 
 WeftStatus NeedIn(Build* b, int i, uint32_t types, Type* type) {
@@ -73,8 +73,8 @@ int ConstantInts(Build* b, int i, int64_t* values, int capacity) {
   if (!view || view->rank > 1 || view->num_elements > capacity) return -1;
   if (view->dtype != WEFT_I64 && view->dtype != WEFT_I32) return -1;
   for (int64_t k = 0; k < view->num_elements; ++k)
-    values[k] = view->dtype == WEFT_I64 ? ((const int64_t*)view->data)[k]
-                                        : ((const int32_t*)view->data)[k];
+    values[k] =
+        view->dtype == WEFT_I64 ? ((const int64_t*)view->data)[k] : ((const int32_t*)view->data)[k];
   return (int)view->num_elements;
 }
 
@@ -129,8 +129,8 @@ void SelectTo(Build* b, int condition, int x, int y, int to) {
   Emit(b, "aten::where", "self_out", "tttt>-", condition, x, y, to);
 }
 
-/* torch's add takes a Scalar, which a call cannot pass, and subtract a double, which integers do not
- * take: they are summed over an axis of two. */
+/* torch's add takes a Scalar, which a call cannot pass, and subtract a double, which integers do
+ * not take: they are summed over an axis of two. */
 static void AddIntegers(Build* b, int x, int y, int to) {
   int64_t dims[kMaxRank + 1];
   if (b->status != WEFT_OK) return;

@@ -44,14 +44,14 @@ WeftStatus Refuse(const Build* b, const char* format, ...) __attribute__((format
 /* The types of operand i, result k, which must be of these element types. */
 WeftStatus NeedIn(Build* b, int i, uint32_t types, Type* type);
 WeftStatus NeedOut(Build* b, int k, uint32_t types, Type* type);
-#define TRY(expression)                               \
-  do {                                                \
-    const WeftStatus try_status = (expression);       \
-    if (try_status != WEFT_OK) return try_status;     \
+#define TRY(expression)                           \
+  do {                                            \
+    const WeftStatus try_status = (expression);   \
+    if (try_status != WEFT_OK) return try_status; \
   } while (0)
 /* Everything is checked: what follows may only fail for want of memory. */
-#define CHECKED(b) \
-  do {             \
+#define CHECKED(b)                \
+  do {                            \
     if ((b)->dry) return WEFT_OK; \
   } while (0)
 
@@ -79,7 +79,7 @@ int Scale(Build* b, int x, double factor); /* floats; x where it is 1 */
 /* As the operator Cast: floats to integers truncate and saturate. */
 WeftStatus CheckCast(const Build* b, WeftDType from, WeftDType to);
 void CastTo(Build* b, int from, int to);
-int Casted(Build* b, int v, WeftDType dtype); /* v where it is of that type */
+int Casted(Build* b, int v, WeftDType dtype);  /* v where it is of that type */
 Type Sized(const Type* type, WeftDType dtype); /* of another element type */
 void Fill(Build* b, int v, double number);
 /* Sums over axes that stay with size 1 in `to`, or are dropped. */

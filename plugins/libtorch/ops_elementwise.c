@@ -30,7 +30,7 @@ static WeftStatus BuildBinary(Build* b, const void* how) {
   return b->status;
 }
 
-/* Unsigned integers that torch sees as signed ones keep their order with the highest bit flipped. */
+/* Unsigned integers that torch sees as signed keep their order with the highest bit flipped. */
 static int Ordered(Build* b, int v) {
   if (b->status != WEFT_OK || !IsIn(TypeOf(b, v)->dtype, kUnsigned)) return v;
   const Type type = *TypeOf(b, v);
@@ -169,7 +169,8 @@ static WeftStatus BuildPow(Build* b, const void* how) {
   if (ElementBytes(exponent.dtype) > ElementBytes(type.dtype) &&
       (!IsFloat(type.dtype) || IsFloat(exponent.dtype)))
     return Refuse(b, "an exponent of more precision than the base");
-  if (type.dtype == WEFT_U8 && exponent.dtype != WEFT_U8) return Refuse(b, "a signed exponent of u8");
+  if (type.dtype == WEFT_U8 && exponent.dtype != WEFT_U8)
+    return Refuse(b, "a signed exponent of u8");
   CHECKED(b);
   BinaryTo(b, "aten::pow", "Tensor_Tensor_out", In(b, 0), Casted(b, In(b, 1), type.dtype),
            Out(b, 0));
@@ -282,7 +283,19 @@ static WeftStatus BuildIsInf(Build* b, const void* how) {
 
 /* ---- put together ---- */
 
-enum { kLeaky, kPRelu, kElu, kCelu, kSelu, kThresholded, kShrink, kSoftplus, kSoftsign, kSwish, kHardSigmoid };
+enum {
+  kLeaky,
+  kPRelu,
+  kElu,
+  kCelu,
+  kSelu,
+  kThresholded,
+  kShrink,
+  kSoftplus,
+  kSoftsign,
+  kSwish,
+  kHardSigmoid
+};
 
 static WeftStatus BuildActivation(Build* b, const void* how) {
   const int kind = *(const int*)how;
@@ -313,8 +326,8 @@ static WeftStatus BuildActivation(Build* b, const void* how) {
     }
     case kSelu: {
       const int positive = Binary(b, "aten::gt", "Tensor_out", x, zero, &flags);
-      SelectTo(b, positive, Scale(b, x, gamma),
-               Scale(b, Unary(b, "aten::expm1", x), gamma * alpha), Out(b, 0));
+      SelectTo(b, positive, Scale(b, x, gamma), Scale(b, Unary(b, "aten::expm1", x), gamma * alpha),
+               Out(b, 0));
       break;
     }
     case kThresholded:
@@ -332,8 +345,7 @@ static WeftStatus BuildActivation(Build* b, const void* how) {
     }
     case kSoftplus: {
       const int tail = Unary(
-          b, "aten::log1p",
-          Unary(b, "aten::exp", Unary(b, "aten::neg", Unary(b, "aten::abs", x))));
+          b, "aten::log1p", Unary(b, "aten::exp", Unary(b, "aten::neg", Unary(b, "aten::abs", x))));
       GiveSum(b, 0, Binary(b, "aten::maximum", "out", x, zero, &t), tail, 1);
       break;
     }
@@ -349,8 +361,8 @@ static WeftStatus BuildActivation(Build* b, const void* how) {
                  Out(b, 0));
       break;
     default: { /* HardSigmoid */
-      const int line = Subtract(b, Scale(b, x, alpha),
-                                Number(b, t.dtype, FloatAttr(b, "beta", 0.5)), -1, &t);
+      const int line =
+          Subtract(b, Scale(b, x, alpha), Number(b, t.dtype, FloatAttr(b, "beta", 0.5)), -1, &t);
       Emit(b, "aten::clamp", "Tensor_out", "t??t>-", line, zero, Number(b, t.dtype, 1), Out(b, 0));
     }
   }
@@ -395,11 +407,19 @@ static WeftStatus BuildDropout(Build* b, const void* how) {
   return b->status;
 }
 
-#define UNARY(name, aten, types) {name, BuildUnary, &(const Simple){"aten::" aten, "out", types}}
-#define BINARY(name, aten, overload, types) \
-  {name, BuildBinary, &(const Simple){"aten::" aten, overload, types}}
+#define UNARY(name, aten, types)                                      \
+  {                                                                   \
+    name, BuildUnary, &(const Simple) { "aten::" aten, "out", types } \
+  }
+#define BINARY(name, aten, overload, types)                               \
+  {                                                                       \
+    name, BuildBinary, &(const Simple) { "aten::" aten, overload, types } \
+  }
 static const double kPlus = 1, kMinus = -1;
-#define ACTIVATION(name, kind) {name, BuildActivation, &(const int){kind}}
+#define ACTIVATION(name, kind)                   \
+  {                                              \
+    name, BuildActivation, &(const int) { kind } \
+  }
 
 static const OpRow kRows[] = {
     UNARY("Abs", "abs", kNumbers),

@@ -7,7 +7,7 @@
 /* f32 factors up to here give whole products where nearest elements are asked for. */
 enum { kMostFactor = 16 };
 
-/* Dimensions that grow or shrink by whole numbers: floor(o in / out) is then every mode's answer. */
+/* Dimensions that grow or shrink by whole numbers: floor(o in / out) is then what all modes say. */
 static WeftStatus CheckNearest(Build* b, const Type* x, const Type* y) {
   const bool asymmetric = TextAttrIs(b, "coordinate_transformation_mode", "asymmetric");
   const bool floored = TextAttrIs(b, "nearest_mode", "floor");
@@ -118,8 +118,11 @@ static WeftStatus BuildGridSample(Build* b, const void* how) {
   if (NumElements(&x) == 0 || NumElements(&y) == 0) return Refuse(b, "an empty operand");
   const int made = Owned(b, y.dtype, y.rank, y.dims);
   Emit(b, x.rank == 4 ? "aten::grid_sampler_2d" : "aten::grid_sampler_3d", "", "ttiib>o", In(b, 0),
-       In(b, 1), (int64_t)(nearest ? 1 : cubic ? 2 : 0), padding,
-       (int)(IntAttr(b, "align_corners", 0) != 0), made);
+       In(b, 1),
+       (int64_t)(nearest ? 1
+                 : cubic ? 2
+                         : 0),
+       padding, (int)(IntAttr(b, "align_corners", 0) != 0), made);
   Give(b, 0, made);
   return b->status;
 }
@@ -176,8 +179,8 @@ static WeftStatus BuildLRN(Build* b, const void* how) {
   CHECKED(b);
   const int value = In(b, 0), squares = Binary(b, "aten::mul", "out", value, value, &x);
   const int64_t before = (size - 1) / 2;
-  const int sums = ChannelSums(b, squares, &x, before, size - 1 - before,
-                               Scratch(b, x.dtype, x.rank, x.dims));
+  const int sums =
+      ChannelSums(b, squares, &x, before, size - 1 - before, Scratch(b, x.dtype, x.rank, x.dims));
   const int scaled = Scale(b, sums, FloatAttr(b, "alpha", 1e-4) / (double)size);
   const int base = Subtract(b, scaled, Number(b, x.dtype, FloatAttr(b, "bias", 1)), -1, &x);
   const int power = Binary(b, "aten::pow", "Tensor_Tensor_out", base,

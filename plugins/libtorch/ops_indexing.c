@@ -20,7 +20,8 @@ static int InRange(Build* b, int index, int64_t size) {
   const Type type = *TypeOf(b, index), flags = Sized(&type, WEFT_BOOL);
   const int top = Number(b, WEFT_I64, (double)size);
   if (size == 0) return Expanded(b, top, type.rank, type.dims);
-  const int low = Binary(b, "aten::lt", "Tensor_out", index, Number(b, WEFT_I64, (double)-size), &flags);
+  const int low =
+      Binary(b, "aten::lt", "Tensor_out", index, Number(b, WEFT_I64, (double)-size), &flags);
   const int high = Binary(b, "aten::ge", "Tensor_out", index, top, &flags);
   const int bad = Binary(b, "aten::logical_or", "out", low, high, &flags);
   const int wrapped = Binary(b, "aten::remainder", "Tensor_out", index, top, &type);
@@ -154,8 +155,8 @@ static WeftStatus BuildGatherElementsGrad(Build* b, const void* how) {
   if (axis < 0 || axis >= dx.rank) return Refuse(b, "axis out of range");
   CHECKED(b);
   Fill(b, Out(b, 0), 0);
-  Emit(b, "aten::scatter_add_", "", "titt>-", Out(b, 0), axis,
-       InRange(b, In(b, 2), dx.dims[axis]), In(b, 0));
+  Emit(b, "aten::scatter_add_", "", "titt>-", Out(b, 0), axis, InRange(b, In(b, 2), dx.dims[axis]),
+       In(b, 0));
   return b->status;
 }
 
@@ -196,7 +197,8 @@ static int WithAxis(Build* b, int x, int64_t axis) {
   int64_t dims[kMaxRank];
   if (b->status != WEFT_OK) return 0;
   const Type type = *TypeOf(b, x);
-  for (int d = 0; d <= type.rank; ++d) dims[d] = d < axis ? type.dims[d] : d == axis ? 1 : type.dims[d - 1];
+  for (int d = 0; d <= type.rank; ++d)
+    dims[d] = d < axis ? type.dims[d] : d == axis ? 1 : type.dims[d - 1];
   return Reshaped(b, x, type.rank + 1, dims);
 }
 
@@ -268,7 +270,7 @@ static WeftStatus BuildArg(Build* b, const void* how) {
   return b->status;
 }
 
-/* By a stable sort: of equal elements the lower index first, which torch's topk does not promise. */
+/* By a stable sort: of equal elements the lower index first, which torch's topk does not say. */
 static WeftStatus BuildTopK(Build* b, const void* how) {
   int64_t k;
   Type type;
@@ -300,7 +302,8 @@ static WeftStatus BuildCumulate(Build* b, const void* how) {
   const bool exclusive = IntAttr(b, "exclusive", 0) != 0, reverse = IntAttr(b, "reverse", 0) != 0;
   CHECKED(b);
   const int64_t size = type.dims[axis];
-  const int d = (int)axis, whole = reverse ? Scratch(b, type.dtype, type.rank, type.dims) : Out(b, 0);
+  const int d = (int)axis,
+            whole = reverse ? Scratch(b, type.dtype, type.rank, type.dims) : Out(b, 0);
   int x = In(b, 0), y = whole;
   if (reverse) {
     const int back = Owned(b, type.dtype, type.rank, type.dims);

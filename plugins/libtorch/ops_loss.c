@@ -68,8 +68,8 @@ static WeftStatus BuildClassMask(Build* b, const void* how) {
   Type kept = flags;
   memcpy(kept.dims, dims, sizeof dims);
   const int hit = Binary(b, "aten::eq", "Tensor_out", label, table, &mask);
-  const int counts = Binary(b, "aten::ne", "Tensor_out", label,
-                            Number(b, WEFT_I64, (double)Ignored(b)), &kept);
+  const int counts =
+      Binary(b, "aten::ne", "Tensor_out", label, Number(b, WEFT_I64, (double)Ignored(b)), &kept);
   BinaryTo(b, "aten::logical_and", "out", hit, counts, Out(b, 0));
   return b->status;
 }

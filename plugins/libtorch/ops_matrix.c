@@ -95,9 +95,8 @@ static WeftStatus BuildMatMulGrad(Build* b, const void* how) {
   product.dims[product.rank - 2] = d.dims[d.rank - 2];
   product.dims[product.rank - 1] = d.dims[d.rank - 1];
   with = Transposed(b, with);
-  const int to = SameDims(&product, &d)
-                     ? Out(b, 0)
-                     : Scratch(b, d.dtype, product.rank, product.dims);
+  const int to =
+      SameDims(&product, &d) ? Out(b, 0) : Scratch(b, d.dtype, product.rank, product.dims);
   BinaryTo(b, "aten::matmul", "out", right ? with : g, right ? g : with, to);
   if (!SameDims(&product, &d)) SumToDims(b, to, Out(b, 0));
   return b->status;

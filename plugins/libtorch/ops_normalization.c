@@ -6,7 +6,8 @@
 /* The statistics in f32, or in f64 of f64. */
 static WeftStatus CheckStash(const Build* b, WeftDType dtype) {
   const int64_t stash = IntAttr(b, "stash_type", 1);
-  if (stash != 1 && !(stash == 11 && dtype == WEFT_F64)) return Refuse(b, "statistics of type %lld", (long long)stash);
+  if (stash != 1 && !(stash == 11 && dtype == WEFT_F64))
+    return Refuse(b, "statistics of type %lld", (long long)stash);
   return WEFT_OK;
 }
 
@@ -156,7 +157,8 @@ static WeftStatus BuildNormalize(Build* b, const void* how) {
   const Type few = *TypeOf(b, variance);
   int y = Subtract(b, In(b, 0), In(b, 1), 1, &x);
   if (HasIn(b, 5)) y = Subtract(b, y, In(b, 5), 1, &x);
-  const int sum = Subtract(b, variance, Number(b, x.dtype, FloatAttr(b, "epsilon", 1e-5)), -1, &few);
+  const int sum =
+      Subtract(b, variance, Number(b, x.dtype, FloatAttr(b, "epsilon", 1e-5)), -1, &few);
   y = Binary(b, "aten::div", "out", y, Unary(b, "aten::sqrt", sum), &x);
   y = Binary(b, "aten::mul", "out", y, In(b, 3), &x);
   GiveSum(b, 0, y, In(b, 4), 1);

@@ -8,17 +8,15 @@
 
 /* One call of a pooling operator. */
 typedef struct Pool {
-  Window w;      /* of two or three axes */
-  bool lifted;   /* one axis became two */
-  bool equally;  /* torch pads by itself, begin on both sides */
-  bool ceil;     /* torch is to round up */
-  Type x, y;     /* of the operand and the result, lifted */
+  Window w;                                        /* of two or three axes */
+  bool lifted;                                     /* one axis became two */
+  bool equally;                                    /* torch pads by itself, begin on both sides */
+  bool ceil;                                       /* torch is to round up */
+  Type x, y;                                       /* of the operand and the result, lifted */
   int64_t plane[kMaxSpatial], origin[kMaxSpatial]; /* where windows begin in what torch sees */
 } Pool;
 
-static void Lift(Type* type) {
-  type->dims[3] = type->dims[2], type->dims[2] = 1, type->rank = 4;
-}
+static void Lift(Type* type) { type->dims[3] = type->dims[2], type->dims[2] = 1, type->rank = 4; }
 static int Lifted(Build* b, int v) {
   if (b->status != WEFT_OK || TypeOf(b, v)->rank != 3) return v;
   Type type = *TypeOf(b, v);
@@ -61,8 +59,7 @@ static void ResolvePool(Pool* p, const Type* x, const Type* y, bool dilates) {
     p->equally = true, p->ceil = ceil;
     for (int k = 0; k < w->rank; ++k)
       p->equally = p->equally && TorchWindows(w, k, ceil) == w->out[k] &&
-                   2 * w->begin[k] <= w->kernel[k] &&
-                   (dilates || w->dilations[k] == 1);
+                   2 * w->begin[k] <= w->kernel[k] && (dilates || w->dilations[k] == 1);
   }
   if (!p->equally) p->ceil = false;
   for (int k = 0; k < w->rank; ++k) {
@@ -75,7 +72,7 @@ static const int64_t kNone[kMaxSpatial] = {0, 0, 0};
 static const int64_t* Padding(const Pool* p) { return p->equally ? p->w.begin : kNone; }
 static bool IsEmpty(const Type* type) { return NumElements(type) == 0; }
 
-/* A table over the kernel's or the plane's positions, row-major, of sum of position times `steps`. */
+/* A table over the positions of a kernel or a plane, row-major: sums of position times `steps`. */
 static int Table(Build* b, WeftDType dtype, int rank, const int64_t* dims, const double* steps,
                  double first) {
   int64_t count = 1;
@@ -104,7 +101,8 @@ static int WindowTable(Build* b, const Pool* p, const double* steps, double firs
     per_window[k] = steps[k] * (double)p->w.strides[k];
     first += steps[k] * (double)p->origin[k];
   }
-  return Reshaped(b, Table(b, WEFT_F64, p->w.rank, p->w.out, per_window, first), p->w.rank, p->w.out);
+  return Reshaped(b, Table(b, WEFT_F64, p->w.rank, p->w.out, per_window, first), p->w.rank,
+                  p->w.out);
 }
 
 /* ---- the largest ---- */
@@ -115,8 +113,7 @@ static int Maxima(Build* b, const Pool* p, int x, int y) {
   const bool integer = !IsFloat(p->x.dtype);
   const int index = Scratch(b, WEFT_I64, p->y.rank, p->y.dims);
   x = Lifted(b, x);
-  if (!p->equally)
-    x = PaddedFor(b, w, x, integer ? (p->x.dtype == WEFT_U8 ? 0 : -128) : -INFINITY);
+  if (!p->equally) x = PaddedFor(b, w, x, integer ? (p->x.dtype == WEFT_U8 ? 0 : -128) : -INFINITY);
   Emit(b, w->rank == 2 ? "aten::max_pool2d_with_indices" : "aten::max_pool3d_with_indices", "out",
        "tLLLLbtt>--", x, w->rank, w->kernel, w->rank, w->strides, w->rank, Padding(p), w->rank,
        w->dilations, (int)p->ceil, Lifted(b, y), index);
@@ -145,7 +142,8 @@ static WeftStatus BuildMaxPool(Build* b, const void* how) {
       step *= (double)w->kernel[k];
     }
     const Type places = Sized(&p.y, WEFT_F64);
-    const int at = Binary(b, "aten::take", "out", Table(b, WEFT_F64, w->rank, p.plane, steps, 0), index, &places);
+    const int at = Binary(b, "aten::take", "out", Table(b, WEFT_F64, w->rank, p.plane, steps, 0),
+                          index, &places);
     const int origin = WindowTable(b, &p, steps, -0.25); /* truncation takes what rounding adds */
     const int offset = Subtract(b, at, origin, 1, &places);
     Copy(b, Lifted(b, Out(b, 1)), offset);
@@ -397,7 +395,10 @@ static WeftStatus BuildMeanPoolGrad(Build* b, const void* how) {
   return b->status;
 }
 
-#define POOL(name, build, kind) {name, build, &(const int){kind}}
+#define POOL(name, build, kind)        \
+  {                                    \
+    name, build, &(const int) { kind } \
+  }
 static const OpRow kRows[] = {
     {"MaxPool", BuildMaxPool, NULL},
     {"weft::MaxPool", BuildMaxPool, "winners"},

@@ -49,14 +49,18 @@ static WeftStatus BuildReduce(Build* b, const void* how) {
   if (kind == kL1) x = Unary(b, "aten::abs", x);
   if (kind == kL2 || kind == kSumSquare) x = Binary(b, "aten::mul", "out", x, x, &x_type);
   if (count == 0) { /* each element alone */
-    if (kind == kL2) UnaryTo(b, "aten::sqrt", x, Out(b, 0));
-    else if (kind == kLogSum) UnaryTo(b, "aten::log", x, Out(b, 0));
-    else Give(b, 0, x);
+    if (kind == kL2)
+      UnaryTo(b, "aten::sqrt", x, Out(b, 0));
+    else if (kind == kLogSum)
+      UnaryTo(b, "aten::log", x, Out(b, 0));
+    else
+      Give(b, 0, x);
     return b->status;
   }
   switch (kind) {
     case kMean:
-      Emit(b, "aten::mean", "out", "tObYt>-", x, count, axes, (int)keep, (int)type.dtype, Out(b, 0));
+      Emit(b, "aten::mean", "out", "tObYt>-", x, count, axes, (int)keep, (int)type.dtype,
+           Out(b, 0));
       break;
     case kMax:
     case kMin:
@@ -69,8 +73,8 @@ static WeftStatus BuildReduce(Build* b, const void* how) {
       Type rest = x_type;
       for (int i = 0; i < count; ++i) {
         rest.dims[axes[i]] = 1;
-        const int to = i + 1 < count || !keep ? Scratch(b, rest.dtype, rest.rank, rest.dims)
-                                              : Out(b, 0);
+        const int to =
+            i + 1 < count || !keep ? Scratch(b, rest.dtype, rest.rank, rest.dims) : Out(b, 0);
         Emit(b, "aten::prod", "int_out", "tibYt>-", x, axes[i], 1, (int)type.dtype, to);
         x = to;
       }
@@ -157,8 +161,8 @@ static WeftStatus BuildLpNormalization(Build* b, const void* how) {
   one.dims[axis] = 1;
   const Type flags = Sized(&one, WEFT_BOOL);
   const int value = In(b, 0), zero = Number(b, x.dtype, 0);
-  const int powers = p == 1 ? Unary(b, "aten::abs", value)
-                            : Binary(b, "aten::mul", "out", value, value, &x);
+  const int powers =
+      p == 1 ? Unary(b, "aten::abs", value) : Binary(b, "aten::mul", "out", value, value, &x);
   int norm = Scratch(b, one.dtype, one.rank, one.dims);
   SumTo(b, powers, &axis, 1, true, norm);
   if (p == 2) norm = Unary(b, "aten::sqrt", norm);
@@ -168,7 +172,10 @@ static WeftStatus BuildLpNormalization(Build* b, const void* how) {
 }
 
 static const OpRow kRows[] = {
-#define REDUCE(name, kind) {"Reduce" name, BuildReduce, &(const int){kind}}
+#define REDUCE(name, kind)                            \
+  {                                                   \
+    "Reduce" name, BuildReduce, &(const int) { kind } \
+  }
     REDUCE("Sum", kSum),
     REDUCE("Mean", kMean),
     REDUCE("Max", kMax),

@@ -1,7 +1,7 @@
 /* ops_window.c: convolutions, their transposes, and the gradients of both. */
-#include "window.h"
-
 #include <string.h>
+
+#include "window.h"
 
 /* ---- windows ---- */
 
@@ -22,8 +22,7 @@ WeftStatus ReadWindow(Build* b, WindowKind kind, int rank, Window* w) {
   TRY(ReadInts(b, "strides", rank, 1, w->strides));
   TRY(ReadInts(b, "dilations", rank, 1, w->dilations));
   TRY(ReadInts(b, "pads", 2 * rank, 0, pads));
-  if (kind == kTransposed)
-    TRY(ReadInts(b, "output_padding", rank, 0, w->output_padding));
+  if (kind == kTransposed) TRY(ReadInts(b, "output_padding", rank, 0, w->output_padding));
   w->upper = TextAttrIs(b, "auto_pad", "SAME_UPPER");
   w->same = w->upper || TextAttrIs(b, "auto_pad", "SAME_LOWER");
   w->ceil = kind == kPooling && IntAttr(b, "ceil_mode", 0) != 0;
@@ -97,8 +96,8 @@ static int Convolved(Build* b, const Window* w, int x, int filters, int bias, co
   if (!equally) x = PaddedFor(b, w, x, 0);
   const int made = Owned(b, y->dtype, y->rank, y->dims);
   Emit(b, "aten::convolution", "", "tt?LLLbLi>o", x, filters, bias, w->rank, w->strides, w->rank,
-       equally ? w->begin : kNone, w->rank, w->dilations, 0, w->rank, kNone,
-       IntAttr(b, "group", 1), made);
+       equally ? w->begin : kNone, w->rank, w->dilations, 0, w->rank, kNone, IntAttr(b, "group", 1),
+       made);
   return made;
 }
 
@@ -106,7 +105,8 @@ static int Convolved(Build* b, const Window* w, int x, int filters, int bias, co
 static WeftStatus ReadConv(Build* b, WindowKind kind, Type* x, Type* y, Window* w) {
   TRY(NeedIn(b, 0, kFloats, x));
   TRY(NeedIn(b, 1, kFloats, y));
-  if (x->rank != y->rank) return Refuse(b, "operands of rank %d and %d", (int)x->rank, (int)y->rank);
+  if (x->rank != y->rank)
+    return Refuse(b, "operands of rank %d and %d", (int)x->rank, (int)y->rank);
   return ReadWindow(b, kind, x->rank - 2, w);
 }
 
@@ -144,8 +144,8 @@ static void Backward(Build* b, const Window* w, int dy, int x, int filters, bool
                      bool transposed, const int64_t* padding, const int64_t* output_padding,
                      int made) {
   const int64_t mask[3] = {!of_filters, of_filters, 0};
-  Emit(b, "aten::convolution_backward", "", of_filters ? "tttNLLLbLiM>-o-" : "tttNLLLbLiM>o--", dy, x,
-       filters, w->rank, w->strides, w->rank, padding, w->rank, w->dilations, (int)transposed,
+  Emit(b, "aten::convolution_backward", "", of_filters ? "tttNLLLbLiM>-o-" : "tttNLLLbLiM>o--", dy,
+       x, filters, w->rank, w->strides, w->rank, padding, w->rank, w->dilations, (int)transposed,
        w->rank, output_padding, IntAttr(b, "group", 1), 3, mask, made);
 }
 

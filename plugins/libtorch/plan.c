@@ -67,8 +67,7 @@ void RowMajor(const Type* type, int64_t* strides) {
 
 static WeftStatus ReadType(Build* b, WeftEntry entry, const char* what, Type* type) {
   WeftDim dims[kMaxRank];
-  WeftStatus status =
-      weft->graph_type(b->graph, entry, &type->dtype, &type->rank, dims, kMaxRank);
+  WeftStatus status = weft->graph_type(b->graph, entry, &type->dtype, &type->rank, dims, kMaxRank);
   if (status != WEFT_OK) return status;
   if (type->rank > kMaxRank)
     return Fail(WEFT_E_UNSUPPORTED, "%s has %d axes, libtorch takes %d", what, (int)type->rank,
@@ -332,7 +331,8 @@ int In(Build* b, int i) {
   if (entry->value >= 0) return entry->value;
   const WeftView* view = weft->graph_constant(b->graph, entry->key);
   if (!view) { /* its node was refused */
-    b->status = weft->fail(WEFT_E_UNSUPPORTED, b->refusal ? b->refusal : "a value that nothing makes");
+    b->status =
+        weft->fail(WEFT_E_UNSUPPORTED, b->refusal ? b->refusal : "a value that nothing makes");
     return 0;
   }
   if (view->rank > kMaxRank) {
@@ -411,8 +411,9 @@ WeftStatus EndNode(Build* b) {
       const int from = entry->value, to = plan->results[j];
       if (from == to) continue;
       if (IsWholeScratch(b, from)) {
-        Base* base = &plan->bases[plan->values[from].base];
-        base->where = kResult, base->index = j;
+        const int32_t base = plan->values[from].base;
+        plan->bases[base].where = kResult, plan->bases[base].index = j;
+        if (PUSH(b, plan->aliases, plan->num_aliases)) plan->aliases[plan->num_aliases++] = base;
         continue;
       }
       Copy(b, to, from);
@@ -545,7 +546,8 @@ int Subtract(Build* b, int x, int y, double alpha, const Type* type) {
   Call call;
   if (b->status != WEFT_OK) return 0;
   const int difference = Owned(b, type->dtype, type->rank, type->dims);
-  const Arg args[] = {{.kind = 't', .value = x}, {.kind = 't', .value = y}, {.kind = 'd', .d = alpha}};
+  const Arg args[] = {
+      {.kind = 't', .value = x}, {.kind = 't', .value = y}, {.kind = 'd', .d = alpha}};
   if (b->status != WEFT_OK) return 0;
   BeginCall(b, &call, NULL, "subtract");
   call.results[call.num_results++] = difference;
@@ -589,8 +591,7 @@ WeftStatus BeginPlan(Build* b, const WeftRegion* region) {
   b->status = nodes && plan->operands && plan->results ? WEFT_OK : WEFT_E_OUT_OF_MEMORY;
   if (nodes) weft->graph_nodes(graph, nodes, count);
   if (b->status == WEFT_OK)
-    b->status =
-        NewEntries(b, (const WeftNode* const*)nodes, count, num_operands, num_results);
+    b->status = NewEntries(b, (const WeftNode* const*)nodes, count, num_operands, num_results);
   if (b->status == WEFT_E_OUT_OF_MEMORY) weft->fail(b->status, "libtorch: no memory for a plan");
   for (size_t i = 0; b->status == WEFT_OK && i < count; ++i)
     for (int32_t k = 0; k < weft->node_num_inputs(nodes[i]); ++k) {
@@ -715,11 +716,11 @@ static int64_t Take(Gap* gaps, int32_t* count, int64_t bytes, int64_t* end) {
 }
 
 static int ByFirst(const void* a, const void* b) {
-  const Base *x = *(Base* const*)a, *y = *(Base* const*)b;
+  const Base *x = *(Base*const*)a, *y = *(Base*const*)b;
   return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x < y ? -1 : x > y);
 }
 static int ByLast(const void* a, const void* b) {
-  const Base *x = *(Base* const*)a, *y = *(Base* const*)b;
+  const Base *x = *(Base*const*)a, *y = *(Base*const*)b;
   return x->last != y->last ? (x->last < y->last ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
@@ -745,8 +746,8 @@ static void PlaceScratch(Build* b) {
                          (ends[ended]->bytes + kAlignment) / kAlignment * kAlignment};
         num_gaps = Release(gaps, num_gaps, gap);
       }
-      starts[i]->offset = Take(
-          gaps, &num_gaps, (starts[i]->bytes + kAlignment) / kAlignment * kAlignment, &end);
+      starts[i]->offset =
+          Take(gaps, &num_gaps, (starts[i]->bytes + kAlignment) / kAlignment * kAlignment, &end);
     }
     plan->scratch_bytes = (size_t)end;
   }
@@ -794,6 +795,6 @@ void FreePlan(Plan* plan) {
   for (int32_t i = 0; i < plan->num_texts; ++i) free(plan->texts[i]);
   free(plan->values), free(plan->bases), free(plan->calls), free(plan->args), free(plan->numbers);
   free(plan->texts), free(plan->dead), free(plan->constants), free(plan->constant_tensors);
-  free(plan->operands), free(plan->results);
+  free(plan->operands), free(plan->results), free(plan->aliases);
   free(plan);
 }

@@ -24,9 +24,9 @@ void RowMajor(const Type* type, int64_t* strides);
 typedef enum Where { kOperand, kResult, kConstant, kScratch, kOwned } Where;
 typedef struct Base {
   Where where;
-  int32_t index;       /* of the operand, result or constant */
-  int32_t first, last; /* calls that touch it; first > last: none */
-  int32_t values;      /* the head of its list of values */
+  int32_t index;         /* of the operand, result or constant */
+  int32_t first, last;   /* calls that touch it; first > last: none */
+  int32_t values;        /* the head of its list of values */
   int64_t bytes, offset; /* offset: in the scratch */
 } Base;
 typedef struct Value {
@@ -46,7 +46,7 @@ typedef struct Arg {
 typedef struct Call {
   const char *op, *overload; /* static; without an op: subtract(self, other, alpha) */
   int32_t first_arg, num_args, num_results;
-  const char* label; /* the user's node, for messages */
+  const char* label;            /* the user's node, for messages */
   int32_t results[kMaxResults]; /* values, -1: dropped */
   int32_t first_dead, num_dead; /* bases that torch may free behind it */
   int64_t copied;               /* bytes that it copies since an operator had no `out` form */
@@ -62,12 +62,14 @@ typedef struct Plan {
   int32_t* dead;
   struct Constant {
     void* data;
-  }* constants;
+  } * constants;
   Tensor* constant_tensors; /* of values on constants, else null */
   int32_t num_values, num_bases, num_calls, num_args, num_texts, num_constants, num_dead;
   int32_t num_operands, num_results, threads;
   size_t num_numbers, scratch_bytes;
   int32_t *operands, *results; /* their first values */
+  int32_t* aliases;            /* further bases over the memory of results */
+  int32_t num_aliases;
 } Plan;
 
 /* What a plan is made with. A failure sticks in `status`, and what follows it does nothing. */
@@ -78,7 +80,7 @@ typedef struct Build {
   const WeftNode* node; /* the one at hand */
   const char* label;
   const char* refusal; /* of the first node that was left out */
-  bool dry;             /* only asked whether the node could be part of a region */
+  bool dry;            /* only asked whether the node could be part of a region */
   WeftStatus status;
   Entries* entries;
 } Build;
@@ -90,15 +92,16 @@ WeftStatus OutType(Build* b, int k, Type* type);
 const WeftView* InConstant(Build* b, int i); /* null where it is none; until the next one is read */
 int In(Build* b, int i);                     /* a value, -1: absent */
 bool IsUsed(Build* b, int k);
-int Out(Build* b, int k);           /* where output k is to be written */
-void Give(Build* b, int k, int v);  /* output k is v */
+int Out(Build* b, int k);          /* where output k is to be written */
+void Give(Build* b, int k, int v); /* output k is v */
 const Type* TypeOf(Build* b, int v);
 
 /* Values. */
 int Scratch(Build* b, WeftDType dtype, int rank, const int64_t* dims);
 int Owned(Build* b, WeftDType dtype, int rank, const int64_t* dims);
 int Constant(Build* b, WeftDType dtype, int rank, const int64_t* dims, const void* data);
-void* ConstantData(Build* b, int v); /* to be filled where it was given none; null after a failure */
+void* ConstantData(Build* b,
+                   int v); /* to be filled where it was given none; null after a failure */
 int Number(Build* b, WeftDType dtype, double number); /* a scalar */
 int View(Build* b, int v, int64_t offset, int rank, const int64_t* dims, const int64_t* strides);
 int Reread(Build* b, int v, WeftDType dtype); /* the bits as a type of equal width */

@@ -13,8 +13,8 @@ enum { kMaxWords = 24, kScratchAlignment = 64 };
 struct Instance {
   const Plan* plan;
   char* scratch;
-  Tensor* tensors;  /* of values; those of constants are the plan's */
-  void** operands;  /* where the tensors are */
+  Tensor* tensors; /* of values; those of constants are the plan's */
+  void** operands; /* where the tensors are */
   void** results;
   bool *has_operand, *has_result; /* are there tensors yet? */
 };
@@ -25,9 +25,9 @@ static WeftStatus MakeTensor(Instance* instance, int32_t v, void* base) {
   Tensor* tensor = &instance->tensors[v];
   if (*tensor) torch.aoti_torch_delete_tensor_object(*tensor);
   *tensor = NULL;
-  if (torch.aoti_torch_create_tensor_from_blob(
-          data, value->type.rank, value->type.dims, value->strides, 0, TorchType(value->type.dtype),
-          torch.device_type, torch.device_index, tensor) == 0)
+  if (torch.aoti_torch_create_tensor_from_blob(data, value->type.rank, value->type.dims,
+                                               value->strides, 0, TorchType(value->type.dtype),
+                                               torch.device_type, torch.device_index, tensor) == 0)
     return WEFT_OK;
   *tensor = NULL;
   return Fail(WEFT_E_DEVICE, "torch makes no tensor of an operand: %s", TorchSaid());
@@ -53,7 +53,8 @@ WeftStatus NewInstance(const Plan* plan, Instance** made) {
   instance->has_operand = (bool*)calloc((size_t)plan->num_operands + 1, sizeof(bool));
   instance->has_result = (bool*)calloc((size_t)plan->num_results + 1, sizeof(bool));
   if (!instance->tensors || !instance->operands || !instance->results || !instance->has_operand ||
-      !instance->has_result || posix_memalign(&scratch, kScratchAlignment, plan->scratch_bytes + 1) != 0)
+      !instance->has_result ||
+      posix_memalign(&scratch, kScratchAlignment, plan->scratch_bytes + 1) != 0)
     status = Fail(WEFT_E_OUT_OF_MEMORY, "libtorch: no memory for %zu bytes of scratch",
                   plan->scratch_bytes);
   instance->scratch = (char*)scratch;
@@ -166,8 +167,8 @@ static bool ArgWord(const Instance* instance, const Arg* arg, Word* word) {
   }
 }
 
-/* A tensor that torch has made: of the type that the plan says, and row-major since views of it were
- * planned so. Then the views. */
+/* A tensor that torch has made: of the type that the plan says, and row-major since views of it
+ * were planned so. Then the views. */
 static WeftStatus TakeResult(Instance* instance, const Call* call, int32_t v, Tensor tensor) {
   const Plan* plan = instance->plan;
   const Value* value = &plan->values[v];
@@ -264,18 +265,17 @@ static WeftStatus Bind(Instance* instance, const WeftView* view, int32_t value, 
   const Plan* plan = instance->plan;
   const Type* type = &plan->values[value].type;
   if (!view || view->dtype != type->dtype || view->rank != type->rank ||
-      (type->rank &&
-       memcmp(view->dims, type->dims, (size_t)type->rank * sizeof *type->dims) != 0))
+      (type->rank && memcmp(view->dims, type->dims, (size_t)type->rank * sizeof *type->dims) != 0))
     return Fail(WEFT_E_SHAPE_MISMATCH,
                 "libtorch: %s %d is not of the type that the region was compiled for",
                 where == kOperand ? "operand" : "result", (int)index);
   if (*has && *place == view->data) return WEFT_OK;
   *has = false; /* until all of them are there */
-  for (int32_t i = 0; i < plan->num_bases; ++i)
-    if (plan->bases[i].where == where && plan->bases[i].index == index) {
-      const WeftStatus status = MakeTensors(instance, i, view->data);
-      if (status != WEFT_OK) return status;
-    }
+  WeftStatus status = MakeTensors(instance, plan->values[value].base, view->data);
+  for (int32_t i = 0; status == WEFT_OK && where == kResult && i < plan->num_aliases; ++i)
+    if (plan->bases[plan->aliases[i]].index == index)
+      status = MakeTensors(instance, plan->aliases[i], view->data);
+  if (status != WEFT_OK) return status;
   *place = view->data;
   *has = true;
   return WEFT_OK;
@@ -297,8 +297,8 @@ WeftStatus RunInstance(Instance* instance, WeftRegionCall* call) {
     status = Bind(instance, call->outputs[i], plan->results[i], kResult, i, &instance->results[i],
                   &instance->has_result[i]);
   if (status != WEFT_OK) return status;
-  if (torch.set_num_threads && plan->threads > 0 &&
-      torch.torch_get_num_threads(&threads) == 0 && (int32_t)threads != plan->threads)
+  if (torch.set_num_threads && plan->threads > 0 && torch.torch_get_num_threads(&threads) == 0 &&
+      (int32_t)threads != plan->threads)
     torch.set_num_threads(plan->threads);
   /* No gradient is ever asked of these tensors; off, torch does not look for one either. */
   const bool grad = torch.aoti_torch_grad_mode_is_enabled();

@@ -65,11 +65,11 @@ static void Open(void) {
     return;
   }
   /* An object pointer becomes a function pointer as POSIX has it: through memory. */
-#define TORCH_FIND(result, name, parameters)                          \
-  do {                                                                \
-    void* symbol = dlsym(library, #name);                             \
-    memcpy(&torch.name, &symbol, sizeof symbol);                      \
-    if (!symbol && !missing) missing = #name;                         \
+#define TORCH_FIND(result, name, parameters)     \
+  do {                                           \
+    void* symbol = dlsym(library, #name);        \
+    memcpy(&torch.name, &symbol, sizeof symbol); \
+    if (!symbol && !missing) missing = #name;    \
   } while (0);
   TORCH_REQUIRED(TORCH_FIND)
   if (!missing) {
@@ -96,7 +96,8 @@ static void Open(void) {
     return;
   }
   if (!torch.set_num_threads)
-    weft->warn("libtorch: at::set_num_threads is not there: torch takes as many threads as it likes");
+    weft->warn(
+        "libtorch: at::set_num_threads is not there: torch takes as many threads as it likes");
   torch.device_type = torch.aoti_torch_device_type_cpu();
   torch.device_index = 0;
   snprintf(torch.version, sizeof torch.version, "torch %u.%u", major, minor);

@@ -4,8 +4,8 @@
  *   padding given     out = floor or ceil((in + begin + end - reach) / stride) + 1
  *   auto_pad SAME_*   out = ceil(in / stride), total = max(0, (out - 1) stride + reach - in)
  *
- * torch pads both sides equally. Where that gives the same windows it is told so; else the operand is
- * padded first. */
+ * torch pads both sides equally. Where that gives the same windows it is told so; else the operand
+ * is padded first. */
 #ifndef WEFT_PLUGINS_LIBTORCH_WINDOW_H_
 #define WEFT_PLUGINS_LIBTORCH_WINDOW_H_
 

@@ -17,7 +17,8 @@ std::string StatusName(Status s);
 
 struct Outcome {
   Status status = Status::kError;
-  std::string reason;  ///< empty for kPass; one line without names of nodes or files
+  /// One line without names of nodes or files. Of kPass: what delegates ran (taken.h), else empty.
+  std::string reason;
 };
 
 /// What runs a case: a backend of the library, or the command with its files.

@@ -1,18 +1,22 @@
-/// main.cc: conformance [--command] [PATTERN...]: the cases of ONNX's own backend tests on every
-/// backend, or by `weft run` with files in and out.
+/// main.cc: conformance [--command] [--plugin F]... [--delegate NAME] [PATTERN...]: the cases of
+/// ONNX's own backend tests on every backend, or by `weft run` with files in and out, or with parts
+/// of them on an engine of a plugin.
 ///
 /// Without patterns: all cases. Fails on a wrong result, on an error that is not "unsupported", on
 /// a crash, and when the unsupported cases are not exactly those of
 /// tests/conformance/unsupported.txt (WEFT_BLESS=1 rewrites that list). Writes the page
 /// conformance.md beside the other reference pages. With patterns: runs the cases whose name
 /// contains one and prints each result. With --command: also ONNX's `light` models; nothing is
-/// compared with the list, and no page is written.
+/// compared with the list, and no page is written. With --delegate: cpu with that delegate; what it
+/// does not take is printed by reason.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "report.h"
+#include "taken.h"
 #include "weft/support/error.h"
 #include "weft/support/file.h"
 #include "weft/support/timer.h"
@@ -40,10 +44,35 @@ std::vector<Case> Matching(const std::vector<Case>& all, const std::vector<std::
   return cases;
 }
 
+/// The value of an option, which is taken out of `words`; empty where it is not given.
+std::string TakeOption(std::vector<std::string>* words, const char* name) {
+  const auto at = std::find(words->begin(), words->end(), name);
+  if (at == words->end() || at + 1 == words->end()) return {};
+  const std::string value = at[1];
+  words->erase(at, at + 2);
+  return value;
+}
+
+/// What an engine with delegates took of the cases that it passed.
+void PrintTaken(const std::vector<Case>& cases, const std::string& engine,
+                const std::vector<CaseResult>& results) {
+  std::vector<std::pair<std::string, std::string>> taken;
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (results[i][0].status == Status::kPass)
+      taken.emplace_back(cases[i].name, results[i][0].reason);
+  fmt::print("{}", TakenTable(engine, taken));
+}
+
 int Main(std::vector<std::string> patterns) {
+  std::vector<std::string> plugins;
+  for (std::string p; !(p = TakeOption(&patterns, "--plugin")).empty();) plugins.push_back(p);
+  const std::string delegate = TakeOption(&patterns, "--delegate");
   const bool command = !patterns.empty() && patterns[0] == "--command";
   if (command) patterns.erase(patterns.begin());
-  const Engines engines = command ? Engines{kCommand} : Engines{"ref", "cpu"};
+  const bool listed = patterns.empty() && !command && delegate.empty();
+  const Engines engines = command             ? Engines{kCommand}
+                          : !delegate.empty() ? Engines{"cpu+" + delegate}
+                                              : Engines{"ref", "cpu"};
   const std::string data = Env("WEFT_DATA_DIR") + "/onnx";
   const std::vector<Case> cases = Matching(ListCases(data, command), patterns);
   if (cases.empty()) {
@@ -51,7 +80,8 @@ int Main(std::vector<std::string> patterns) {
     return 1;
   }
   Timer timer;
-  const std::vector<CaseResult> results = RunAll(cases, engines, kWorkers, kTimeoutSeconds);
+  const std::vector<CaseResult> results =
+      RunAll(cases, engines, kWorkers, kTimeoutSeconds, plugins);
   int failed = 0, passed = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     bool bad = false, right = true;
@@ -69,7 +99,8 @@ int Main(std::vector<std::string> patterns) {
   }
   fmt::print("{}", Summary(cases, engines, results));
   int changes = 0;
-  if (patterns.empty() && !command) {
+  if (!delegate.empty()) PrintTaken(cases, engines[0], results);
+  if (listed) {
     const std::string list = UnsupportedList(cases, engines, results);
     if (!Env("WEFT_BLESS").empty()) {
       WriteFileAtomic(kCommitted, list);

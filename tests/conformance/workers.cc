@@ -17,6 +17,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "weft/core/module/plugin.h"
+
 namespace weft::conformance {
 namespace {
 
@@ -43,7 +45,8 @@ void Say(int fd, std::string line) {
 }
 
 [[noreturn]] void Work(const std::vector<Case>& cases, const Engines& engines,
-                       std::atomic<int>* next, int fd) {
+                       const std::vector<std::string>& plugins, std::atomic<int>* next, int fd) {
+  for (const std::string& p : plugins) LoadPlugin(p);
   for (int i = (*next)++; i < int(cases.size()); i = (*next)++) {
     for (size_t b = 0; b < engines.size(); ++b) {
       Say(fd, fmt::format("B {} {}", i, b));
@@ -57,9 +60,11 @@ void Say(int fd, std::string line) {
 
 class Pool {
  public:
-  Pool(const std::vector<Case>& cases, const Engines& engines, int timeout_s)
+  Pool(const std::vector<Case>& cases, const Engines& engines, int timeout_s,
+       const std::vector<std::string>& plugins)
       : cases_(cases),
         engines_(engines),
+        plugins_(plugins),
         timeout_(timeout_s),
         results_(cases.size(), CaseResult(engines.size(), {Status::kError, "it was not run"})) {
     void* page = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
@@ -85,7 +90,7 @@ class Pool {
     if (pid == 0) {
       close(ends[0]);
       for (const Worker& w : workers_) close(w.fd);
-      Work(cases_, engines_, next_, ends[1]);
+      Work(cases_, engines_, plugins_, next_, ends[1]);
     }
     close(ends[1]);
     Worker w;
@@ -153,6 +158,7 @@ class Pool {
 
   const std::vector<Case>& cases_;
   const Engines& engines_;
+  const std::vector<std::string>& plugins_;
   const int timeout_;
   std::vector<CaseResult> results_;
   std::atomic<int>* next_ = nullptr;
@@ -162,8 +168,8 @@ class Pool {
 }  // namespace
 
 std::vector<CaseResult> RunAll(const std::vector<Case>& cases, const Engines& engines, int workers,
-                               int timeout_s) {
-  return Pool(cases, engines, timeout_s).Run(workers);
+                               int timeout_s, const std::vector<std::string>& plugins) {
+  return Pool(cases, engines, timeout_s, plugins).Run(workers);
 }
 
 }  // namespace weft::conformance

@@ -11,8 +11,9 @@ namespace weft::conformance {
 using CaseResult = std::vector<Outcome>;  ///< one an engine
 
 /// Result of every case on every engine, in the order of `cases`. A worker that dies or is silent
-/// for `timeout_s` is an error of the case it was at; another takes its place.
+/// for `timeout_s` is an error of the case it was at; another takes its place. Workers load these
+/// plugins first.
 std::vector<CaseResult> RunAll(const std::vector<Case>& cases, const Engines& engines, int workers,
-                               int timeout_s);
+                               int timeout_s, const std::vector<std::string>& plugins = {});
 
 }  // namespace weft::conformance
