@@ -151,13 +151,14 @@ static WeftStatus BuildDiv(Build* b, const void* how) {
 static WeftStatus BuildMod(Build* b, const void* how) {
   Type type, by;
   (void)how;
-  TRY(NeedIn(b, 0, kInts | kSingles, &type));
-  TRY(NeedIn(b, 1, kInts | kSingles, &by));
+  /* torch's fmod of floats makes NaN of subnormal and of very large numbers. */
+  TRY(NeedIn(b, 0, kInts, &type));
+  TRY(NeedIn(b, 1, kInts, &by));
   const bool fmod = IntAttr(b, "fmod", 0) != 0;
   CHECKED(b);
   /* By 0 the remainder is 0 in Weft, as it is by 1. */
-  const int by_safe = IsFloat(type.dtype) ? In(b, 1) : SafeDivisor(b).safe;
-  BinaryTo(b, fmod ? "aten::fmod" : "aten::remainder", "Tensor_out", In(b, 0), by_safe, Out(b, 0));
+  BinaryTo(b, fmod ? "aten::fmod" : "aten::remainder", "Tensor_out", In(b, 0), SafeDivisor(b).safe,
+           Out(b, 0));
   return b->status;
 }
 
@@ -232,10 +233,20 @@ static WeftStatus BuildClip(Build* b, const void* how) {
 static WeftStatus BuildGelu(Build* b, const void* how) {
   Type type;
   (void)how;
-  TRY(NeedIn(b, 0, kFloats, &type));
+  TRY(NeedIn(b, 0, kSingles | TYPE_BIT(WEFT_F16), &type));
   const bool tanh = TextAttrIs(b, "approximate", "tanh");
   CHECKED(b);
-  Emit(b, "aten::gelu", "out", "tst>-", In(b, 0), tanh ? "tanh" : "none", Out(b, 0));
+  const int x = In(b, 0);
+  if (tanh || type.dtype == WEFT_F64) {
+    Emit(b, "aten::gelu", "out", "tst>-", x, tanh ? "tanh" : "none", Out(b, 0));
+    return b->status;
+  }
+  /* The kernel of oneDNN, which torch takes then, overflows; from some tens on the result is x. */
+  const Type flags = Sized(&type, WEFT_BOOL);
+  const int y = Scratch(b, type.dtype, type.rank, type.dims);
+  Emit(b, "aten::gelu", "out", "tst>-", x, "none", y);
+  const int large = Binary(b, "aten::gt", "Tensor_out", x, Number(b, type.dtype, 100), &flags);
+  SelectTo(b, large, x, y, Out(b, 0));
   return b->status;
 }
 
@@ -294,7 +305,8 @@ enum {
   kSoftplus,
   kSoftsign,
   kSwish,
-  kHardSigmoid
+  kHardSigmoid,
+  kHardSwish /* torch's own overflows at the largest values */
 };
 
 static WeftStatus BuildActivation(Build* b, const void* how) {
@@ -360,6 +372,14 @@ static WeftStatus BuildActivation(Build* b, const void* how) {
         BinaryTo(b, "aten::mul", "out", x, Unary(b, "aten::sigmoid", Scale(b, x, alpha)),
                  Out(b, 0));
       break;
+    case kHardSwish: {
+      const int sixth = Scale(b, x, 1.0 / 6);
+      const int line = Subtract(b, sixth, Number(b, t.dtype, 0.5), -1, &t);
+      const int gate = Scratch(b, t.dtype, t.rank, t.dims);
+      Emit(b, "aten::clamp", "Tensor_out", "t??t>-", line, zero, Number(b, t.dtype, 1), gate);
+      BinaryTo(b, "aten::mul", "out", x, gate, Out(b, 0));
+      break;
+    }
     default: { /* HardSigmoid */
       const int line =
           Subtract(b, Scale(b, x, alpha), Number(b, t.dtype, FloatAttr(b, "beta", 0.5)), -1, &t);
@@ -446,7 +466,6 @@ static const OpRow kRows[] = {
     UNARY("Floor", "floor", kFloats),
     UNARY("Round", "round", kFloats),
     UNARY("Mish", "mish", kSingles),
-    UNARY("HardSwish", "hardswish", kSingles),
     UNARY("Not", "logical_not", kBools),
     UNARY("BitwiseNot", "bitwise_not", kInts | kUnsigned),
     BINARY("Mul", "mul", "out", kNumbers | kUnsigned),
@@ -490,6 +509,7 @@ static const OpRow kRows[] = {
     ACTIVATION("Softsign", kSoftsign),
     ACTIVATION("Swish", kSwish),
     ACTIVATION("HardSigmoid", kHardSigmoid),
+    ACTIVATION("HardSwish", kHardSwish),
     {"weft::DivideCount", BuildDivideCount, NULL},
     {"Dropout", BuildDropout, NULL},
     {"BitCast", BuildBitCast, NULL},

@@ -120,7 +120,7 @@ static WeftStatus BuildMoments(Build* b, const void* how) {
   int64_t axes[kMaxRank];
   Type x;
   (void)how;
-  TRY(NeedIn(b, 0, kFloats, &x));
+  TRY(NeedIn(b, 0, kFloats & ~TYPE_BIT(WEFT_F64), &x));
   const int count = ConstantInts(b, 1, axes, kMaxRank);
   if (count < 1) return Refuse(b, "axes that are not constant, or none");
   for (int i = 0; i < count; ++i) {
@@ -169,7 +169,7 @@ static WeftStatus BuildMeanVarianceNormalization(Build* b, const void* how) {
   int64_t axes[2 * kMaxRank];
   Type x;
   (void)how;
-  TRY(NeedIn(b, 0, kSingles, &x));
+  TRY(NeedIn(b, 0, TYPE_BIT(WEFT_F32), &x));
   int count = IntsAttr(b, "axes", axes);
   for (int d = 0, all = count == 0; all && d < x.rank; ++d) axes[count++] = d;
   for (int i = 0; i < count; ++i) {
