@@ -161,8 +161,8 @@ typedef struct WeftOptions WeftOptions; /* what the user has set, and defaults: 
 typedef struct WeftBytes WeftBytes;     /* what an engine writes: host->bytes_write */
 typedef struct WeftRows WeftRows;       /* of a profile: host->rows_add */
 
-/* An option of a delegate, as in --delegate openvino:streams=2. One of the name `profile`, a bool, is
- * set where `profile` below is going to be asked. */
+/* An option of a delegate, as in --delegate openvino:streams=2. One of the name `profile`, a bool,
+ * is set where `profile` below is going to be asked. */
 typedef struct WeftOptionDef {
   const char* name;
   char type;                 /* b, i, f or s: bool, int64, double, text */

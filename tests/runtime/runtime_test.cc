@@ -153,8 +153,8 @@ TEST_CASE("profiles: the median of every step, sums, and a table that begins wit
       [&]() -> std::vector<StepTime> {
         const double us[] = {4, 1, 100};
         const double t = us[run++ % 3];
-        return {{"quick", "kernel", t, 1000, 0, "", "", 1},
-                {"slow", "library", 2 * t, 2000, 1000, "how", "", 1}};
+        return {{"quick", "kernel", t, 1000, 0, "", "", 1, nullptr},
+                {"slow", "library", 2 * t, 2000, 1000, "how", "", 1, nullptr}};
       },
       m);
   REQUIRE(rows.size() == 2);
