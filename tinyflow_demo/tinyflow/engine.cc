@@ -112,7 +112,8 @@ Config ParseConfig(const std::string& text) {
 
 Executable::Executable(const weft::Graph& graph, const Entries& fetches, const Entries& feeds,
                        const std::vector<weft::Shape>& shapes, Mode mode, const Config& config,
-                       std::shared_ptr<weft::VariableStore> store)
+                       std::shared_ptr<weft::VariableStore> store,
+                       const std::vector<weft::Shape>& likely)
     : store_(std::move(store)) {
   weft::Graph g = Slice(graph, fetches, mode);
   std::vector<weft::NodePtr> inputs;
@@ -126,10 +127,10 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
     inputs.push_back(n);
     // What is fed first is likely to be fed again.
     const weft::Shape declared = weft::DeclaredShape(n).value();
-    if (!declared.has_rank() || !shapes[i].has_rank()) continue;
-    for (int d = 0; d < std::min(declared.rank(), shapes[i].rank()); ++d)
-      if (declared[d].known() && declared[d].is_symbol() && shapes[i][d].is_const())
-        hints[declared[d].symbol_name()] = shapes[i][d].value();
+    if (i >= likely.size() || !declared.has_rank() || declared.rank() != likely[i].rank()) continue;
+    for (int d = 0; d < declared.rank(); ++d)
+      if (declared[d].known() && declared[d].is_symbol())
+        hints[declared[d].symbol_name()] = likely[i][d].value();
   }
   g.SetInputs(inputs);
   std::vector<std::string> missing;

@@ -38,10 +38,12 @@ Config ParseConfig(const std::string& text);
 /// One compiled set of fetches.
 class Executable {
  public:
-  /// `shapes`: of the feeds, in their order.
+  /// `shapes`: of the feeds, in their order. `likely`: of what is fed first and so, likely, again:
+  /// plans of memory are made for these extents.
   Executable(const weft::Graph& graph, const Entries& fetches, const Entries& feeds,
              const std::vector<weft::Shape>& shapes, Mode mode, const Config& config,
-             std::shared_ptr<weft::VariableStore> store);
+             std::shared_ptr<weft::VariableStore> store,
+             const std::vector<weft::Shape>& likely = {});
   std::vector<Array> Run(const std::vector<Array>& feeds);
   weft::PendingRun Start(const std::vector<Array>& feeds);
   std::vector<weft::StepTime> Profile(const std::vector<Array>& feeds);

@@ -81,9 +81,13 @@ struct Session::Impl {
     const std::vector<weft::Shape> shapes = ShapesOf(feeds, &key);
     const auto compile = [&] {
       engine::Entries inputs;
-      for (const auto& f : feeds) inputs.push_back(f.first.entry());
+      std::vector<weft::Shape> fed;
+      for (const auto& f : feeds) {
+        inputs.push_back(f.first.entry());
+        fed.push_back(f.second->shape());
+      }
       auto program = std::make_unique<engine::Executable>(graph->graph, EntriesOf(fetches), inputs,
-                                                          shapes, mode, config, store);
+                                                          shapes, mode, config, store, fed);
       ++compiled;
       return program;
     };

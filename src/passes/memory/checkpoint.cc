@@ -5,7 +5,8 @@
 ///   provides   planned_order, recompute_of
 ///   preserves  what is known of nodes: shapes, layouts, kernels
 ///   never      runs an effect twice, draws again, reads a variable behind a write that the first
-///              run was in front of; changes a bit of a result
+///              run was in front of, but for what only that write is computed from (idle_operand.h);
+///              changes a bit of a result
 ///   cost       counted work (core/recompute/recompute_search.h), linear above ten thousand nodes
 ///   source     Checkmate (Jain et al., 2020) for the form of plans; the search is ours
 ///
@@ -15,13 +16,15 @@
 ///   %c = Mul(%g, %a)                %a2 = Exp(%x) after(what runs in front of it)
 ///                                   %c = Mul(%g, %a2)
 ///
-/// Bytes are those of the arena, at the attribute `hint` where sizes are symbolic. The order that
+/// Bytes are those of the arena, at the attribute `hint` where sizes are symbolic, with what nodes
+/// take while they run, as the attribute `scratch` says: a copy takes what it copies. The order that
 /// was planned goes to Schedule as an attribute, and control edges keep a copy behind the step in
 /// front of it.
 #include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "idle_operand.h"
 #include "memory_problem_of.h"
 #include "planned_order.h"
 #include "weft/codegen/compiler/kernel_attr_types.h"
@@ -114,15 +117,40 @@ class Planner {
   const std::vector<int>& WritersBehind(int k) const {
     return memory_.problem.nodes[size_t(k)].before;
   }
+  /// An operand of a step that shows a variable, and that a run of the step behind step `writer`,
+  /// which writes it, does not need.
+  struct Idle {
+    size_t input;
+    int writer;
+    NodeEntry content;  ///< what that run has in its place
+  };
+  const std::vector<Idle>& IdleOf(int k) const {
+    static const std::vector<Idle> kNone;
+    const auto it = idle_.find(k);
+    return it == idle_.end() ? kNone : it->second;
+  }
 
  private:
-  std::vector<int> FindWritersBehind(int k) const {
-    std::vector<int> writers;
-    for (int v : memory_.problem.nodes[size_t(k)].inputs)
-      if (const NodePtr n = WrittenBehind(v))
-        for (int writer : writers_.at(n->id()))
-          if (writer > k) writers.push_back(writer);
-    return writers;
+  std::vector<int> FindWritersBehind(int k) {
+    const NodePtr n = nodes_[size_t(k)];
+    std::vector<int> behind;
+    size_t at = 0;  // among the operands that the problem has
+    for (size_t i = 0; i < n->num_inputs() && !IsOp(n, builtin::kGroup); ++i) {
+      if (!n->inputs[i].node) continue;
+      const NodePtr variable = WrittenBehind(memory_.problem.nodes[size_t(k)].inputs[at++]);
+      if (!variable) continue;
+      const std::vector<int>& writers = writers_.at(variable->id());
+      if (writers.size() == 1 && writers[0] > k) {
+        const NodePtr writer = nodes_[size_t(writers[0])];
+        if (const NodeEntry content = IdleOperand(g_, n, i, variable, writer); content.node) {
+          idle_[k].push_back({i, writers[0], content});
+          continue;
+        }
+      }
+      for (const int writer : writers)
+        if (writer > k) behind.push_back(writer);
+    }
+    return behind;
   }
   void Keep(int k, const char* reason) {
     if (!std::exchange(memory_.problem.nodes[size_t(k)].recompute, false)) return;
@@ -192,6 +220,7 @@ class Planner {
   std::vector<NodePtr> nodes_;
   GraphMemory memory_;
   std::map<NodeId, std::vector<int>> writers_;  ///< of a variable
+  std::map<int, std::vector<Idle>> idle_;       ///< by step, of those that have any
   std::map<std::string, int> kept_;             ///< nodes that run once, by reason
   int64_t work_ = RecomputeEffort().work;
   int64_t least_without_ = 0, budget_ = -1;
@@ -256,6 +285,8 @@ void MakeCopies(Graph& g, const Planner& planner, const RecomputePlan& plan, Pas
     } else {
       std::vector<NodeEntry> inputs;
       for (const NodeEntry& e : n->inputs) inputs.push_back(current(e));
+      for (const Planner::Idle& idle : planner.IdleOf(k))
+        if (latest[size_t(idle.writer)]) inputs[idle.input] = idle.content;
       made = g.AddCopy(n, inputs);
       // Operands of what follows may be copies by now.
       step_of.resize(g.id_bound(), -1);
@@ -271,6 +302,9 @@ void MakeCopies(Graph& g, const Planner& planner, const RecomputePlan& plan, Pas
       if (before && before != n) made->control_deps.push_back(before);
       for (int writer : planner.WritersBehind(k))
         planner.nodes()[size_t(writer)]->control_deps.push_back(made);
+      for (const Planner::Idle& idle : planner.IdleOf(k))
+        if (!latest[size_t(idle.writer)])
+          planner.nodes()[size_t(idle.writer)]->control_deps.push_back(made);
     }
     latest[size_t(k)] = made;
     planned.nodes.push_back(made->id());
@@ -335,6 +369,7 @@ WEFT_REGISTER_PASS(Checkpoint)
     .preserve_graph_attr("kernel")
     .preserve_graph_attr("rtc")
     .preserve_graph_attr("device")
+    .preserve_graph_attr("scratch")
     .option("budget", std::string("100%"),
             "of the arena: bytes with K, M or G, a share of what it takes without recomputation as "
             "50%, or min")

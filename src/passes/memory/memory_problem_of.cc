@@ -11,6 +11,7 @@
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/core/plan/layout.h"
+#include "weft/core/plan/scratch.h"
 #include "weft/core/plan/storage.h"
 #include "weft/support/error.h"
 
@@ -29,7 +30,8 @@ class ProblemBuilder {
         shapes_(g.GetAttr<ShapeMap>("shape")),
         types_(g.GetAttr<TypeMap>("dtype")),
         kernels_(g.HasAttr("kernel") ? &g.GetAttr<KernelMap>("kernel") : nullptr),
-        layouts_(g.AttrOr<LayoutMap>("layout")) {}
+        layouts_(g.AttrOr<LayoutMap>("layout")),
+        scratch_(g.AttrOr<ScratchMap>("scratch")) {}
 
   GraphMemory Run() {
     MemoryProblem& p = out_.problem;
@@ -48,12 +50,14 @@ class ProblemBuilder {
   bool HoldsFromTheStart(NodePtr n) const {
     return n->is_variable() || Graph::ConstantOf(NodeEntry(n)) || ReorderedConstant(n);
   }
+  static int64_t Aligned(int64_t bytes) {
+    return (std::min(bytes, kMost) + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
+  }
   SymInt Bytes(const NodeEntry& e) const { return ArenaBytes(types_[e], shapes_[e]); }
   /// In the arena.
   int64_t Room(const NodeEntry& e) {
     if (!HasArenaPlace(types_[e])) return 0;
-    return (std::max<int64_t>(guess_.Of(Bytes(e)), 1) + kArenaAlign - 1) / kArenaAlign *
-           kArenaAlign;
+    return Aligned(std::max<int64_t>(guess_.Of(Bytes(e)), 1));
   }
   void AddNode(NodePtr n, int k) {
     MemoryNode& node = out_.problem.nodes[size_t(k)];
@@ -91,6 +95,7 @@ class ProblemBuilder {
     if (outside) return;
     AddPairs(n, position, &node);
     node.recompute = !HasEffect(n);
+    if (const int64_t* bytes = scratch_.find(n)) node.scratch = Aligned(*bytes);
     if (costs_) node.cost = CostOf(n);
   }
   void AddPairs(NodePtr n, const std::vector<int>& position, MemoryNode* node) const {
@@ -176,6 +181,7 @@ class ProblemBuilder {
   const TypeMap& types_;
   const KernelMap* kernels_;
   const LayoutMap layouts_;
+  const ScratchMap scratch_;
   const OpMap<TIsView>& view_ = Op::GetAttr<TIsView>("TIsView");
   GraphMemory out_;
   std::vector<int> step_;  // by node id

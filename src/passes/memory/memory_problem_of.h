@@ -35,7 +35,8 @@ struct GraphMemory {
 
 /// The arena's bytes of a graph that PlanMemory can plan. `order`: its nodes, producers first.
 /// Inputs, constants, variables, their new contents and results of the graph lie outside. Reads and
-/// writes of a variable, and other effects, stay in the order in which they are. `costs`:
+/// writes of a variable, and other effects, stay in the order in which they are. Scratch memory of
+/// nodes is what the attribute `scratch` says of it (core/plan/scratch.h). `costs`:
 /// operations and bytes moved of every node, which takes a look at the bodies of kernels; else 0.
 GraphMemory MemoryProblemOf(const Graph& graph, const std::vector<NodePtr>& order,
                             bool costs = true, int64_t assumed = kAssumedExtent);

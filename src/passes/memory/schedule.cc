@@ -24,6 +24,7 @@
 #include "weft/core/pass/pass.h"
 #include "weft/core/plan/offset_planner.h"
 #include "weft/core/plan/order_search.h"
+#include "weft/core/plan/scratch.h"
 
 namespace weft {
 namespace {
@@ -66,17 +67,22 @@ int CopiesOf(const Graph& g, const Order& order, const StoragePlan& plan) {
 
 Arenas ArenasOf(const Graph& g, const Order& order) {
   const StoragePlan plan = PlanStorage(g, order);
+  const ScratchMap scratch = g.AttrOr<ScratchMap>("scratch");
   Arenas arenas;
   arenas.copies = CopiesOf(g, order, plan);
   for (size_t k = 0; k < std::size(kSizes); ++k) {
     SizeGuess guess(g, kSizes[k]);
     std::vector<PlanItem> items;
-    for (const Storage& s : plan.storages) {
-      if (s.kind != StorageKind::kArena) continue;
-      const int64_t bytes = std::max<int64_t>(guess.Of(s.bytes), 1);
+    const auto add = [&items](int64_t bytes, int begin, int end) {
       items.push_back(
-          {(bytes + kArenaAlign - 1) / kArenaAlign * kArenaAlign, s.begin, s.end, kArenaAlign});
-    }
+          {(bytes + kArenaAlign - 1) / kArenaAlign * kArenaAlign, begin, end, kArenaAlign});
+    };
+    for (const Storage& s : plan.storages)
+      if (s.kind == StorageKind::kArena)
+        add(std::max<int64_t>(guess.Of(s.bytes), 1), s.begin, s.end);
+    for (size_t step = 0; step < order.nodes.size(); ++step)
+      if (const int64_t* bytes = scratch.find(order.nodes[step]))
+        add(*bytes, int(step), int(step) + 1);
     arenas.live[k] = PeakLive(items);
     if (k == 0) arenas.bytes = PlanOffsets(items).arena_bytes;
   }

@@ -9,6 +9,7 @@
 #include "runtime/binding/step_cost.h"
 #include "runtime/memory/plan_report.h"
 #include "runtime/program/tensors_at.h"
+#include "weft/core/graph/graph_attr_types.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -246,15 +247,32 @@ MemoryWay WayOf(const Graph& graph, const SymBindings& bindings) {
   return way;
 }
 
+namespace {
+
+/// Of the nodes of a way that nothing runs twice in, and so of all that have its code.
+ScratchMap ScratchOf(const Program::Impl& way, const MemoryReport& report) {
+  ScratchMap scratch;
+  if (!way.graph_.HasAttr("order")) return scratch;  // regions plan each by itself
+  const std::vector<NodeId>& order = way.graph_.GetAttr<Order>("order").nodes;
+  for (const MemoryHolder& h : report.blocks)
+    if (h.kind == MemoryKind::kScratch && size_t(h.begin) < order.size())
+      scratch.set(order[size_t(h.begin)], h.bytes);
+  return scratch;
+}
+
+}  // namespace
+
 PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool is_static,
                      const PlanWay& plan) {
   PlannedWays out;
   out.budget = budget;
   std::vector<MemoryReport> reports;
+  ScratchMap scratch;
   const auto add = [&](int64_t arena_bytes) {
-    out.ways.push_back(plan(arena_bytes));
+    out.ways.push_back(plan(arena_bytes, scratch));
     reports.push_back(out.ways.back()->Report(TensorsAt(*out.ways.back(), hints)));
     const MemoryReport& r = reports.back();
+    if (reports.size() == 1) scratch = ScratchOf(*out.ways.back(), r);
     if (reports.size() > 1 && r.arena_bytes >= reports[reports.size() - 2].arena_bytes) {
       out.ways.pop_back();  // it gains nothing
       reports.pop_back();
@@ -277,8 +295,7 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   // What is not the arena stays as it is.
   int64_t target = limit == INT64_MAX ? 0 : limit - (whole - arena);
   if (is_static) {
-    // What a search counts and what a plan takes differ by gaps between blocks, and by the scratch
-    // of calls.
+    // What a search counts and what a plan takes differ by gaps between blocks.
     constexpr int kRounds = 8;
     for (int round = 0; round < kRounds && target > 0 && !meets(); ++round) {
       const bool gained = add(target);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/program/program_impl.h"
+#include "weft/core/plan/scratch.h"
 
 namespace weft {
 
@@ -22,8 +23,10 @@ struct PlannedWays {
 };
 
 /// Plans one way: for at most so many bytes of an arena at the hints; 0: as few as can be;
-/// INT64_MAX: nothing is computed twice.
-using PlanWay = std::function<std::unique_ptr<Program::Impl>(int64_t arena_bytes)>;
+/// INT64_MAX: nothing is computed twice. `scratch`: what nodes of the graph take beside tensors at
+/// the hints, as far as a way that was planned before tells.
+using PlanWay =
+    std::function<std::unique_ptr<Program::Impl>(int64_t arena_bytes, const ScratchMap& scratch)>;
 
 /// The ways that a program needs. `hints`: a value of every symbol of its inputs; `is_static`:
 /// there are none. Throws kOutOfMemory where the extents are known and no way meets the budget.

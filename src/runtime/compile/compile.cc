@@ -17,6 +17,7 @@
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/core/pass/size_names.h"
+#include "weft/core/plan/scratch.h"
 #include "weft/core/plan/size_hints.h"
 #include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/pipelines.h"
@@ -187,8 +188,8 @@ class GraphPlanner {
     head_ = ApplyPasses(std::move(graph), cut_.head, passes_);
   }
   Planned Plan() const { return PlanBehind(head_, cut_); }
-  /// `arena_bytes`: as PlanWay takes it. Records are those of this way.
-  Planned PlanWithin(int64_t arena_bytes) {
+  /// `arena_bytes`, `scratch`: as PlanWay takes them. Records are those of this way.
+  Planned PlanWithin(int64_t arena_bytes, const ScratchMap& scratch) {
     if (!coded_ && !apart_) MakeCode();
     passes_.records->resize(coded_ ? records_ : head_records_);
     CutPipeline cut = cut_;
@@ -197,7 +198,10 @@ class GraphPlanner {
       return PlanBehind(head_, cut);
     }
     Planned planned;
-    planned.graph = ApplyPasses(*coded_, WithBudget(order_, arena_bytes), passes_);
+    planned.graph = *coded_;
+    planned.graph.SetAttr("scratch", scratch);
+    planned.graph =
+        ApplyPasses(std::move(planned.graph), WithBudget(order_, arena_bytes), passes_);
     return planned;
   }
 
@@ -350,13 +354,15 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   SetHints(hints, &graph);
   GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
   return MakeBudgetProgram(
-      PlanWays(options.memory.budget, hints, is_static, [&](int64_t arena_bytes) {
-        auto way = MakePlannedProgram(planner.PlanWithin(arena_bytes).graph, backend);
-        DescribeProgram(way.get(), options.backend);
-        way->limits_ = options.passes.limits;
-        way->TakeCallOptions(options.calls);
-        return way;
-      }));
+      PlanWays(options.memory.budget, hints, is_static,
+               [&](int64_t arena_bytes, const ScratchMap& scratch) {
+                 auto way =
+                     MakePlannedProgram(planner.PlanWithin(arena_bytes, scratch).graph, backend);
+                 DescribeProgram(way.get(), options.backend);
+                 way->limits_ = options.passes.limits;
+                 way->TakeCallOptions(options.calls);
+                 return way;
+               }));
 }
 
 std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions& options);
