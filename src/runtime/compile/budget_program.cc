@@ -3,7 +3,9 @@
 #include "budget_program.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "runtime/binding/step_cost.h"
@@ -260,6 +262,28 @@ ScratchMap ScratchOf(const Program::Impl& way, const MemoryReport& report) {
   return scratch;
 }
 
+/// The most that tensors in the arena take at once.
+int64_t TensorPeak(const MemoryReport& report) {
+  std::vector<int64_t> live = report.live;
+  for (const MemoryHolder& h : report.blocks)
+    if (h.kind == MemoryKind::kScratch)
+      for (size_t k = size_t(h.begin); k < std::min(size_t(h.end), live.size()); ++k)
+        live[k] -= h.bytes;
+  return live.empty() ? report.arena_bytes : *std::max_element(live.begin(), live.end());
+}
+
+/// The ways by what they compute again, so that the first that fits is the cheapest.
+void SortByCost(PlannedWays* planned) {
+  std::vector<size_t> order(planned->ways.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return planned->known[a].recompute_flops < planned->known[b].recompute_flops;
+  });
+  Ways sorted;
+  for (const size_t k : order) sorted.push_back(std::move(planned->ways[k]));
+  planned->ways = std::move(sorted);
+}
+
 }  // namespace
 
 PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool is_static,
@@ -268,22 +292,27 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   out.budget = budget;
   std::vector<MemoryReport> reports;
   ScratchMap scratch;
-  const auto add = [&](int64_t arena_bytes) {
-    out.ways.push_back(plan(arena_bytes, scratch));
-    reports.push_back(out.ways.back()->Report(TensorsAt(*out.ways.back(), hints)));
-    const MemoryReport& r = reports.back();
-    if (reports.size() == 1) scratch = ScratchOf(*out.ways.back(), r);
-    if (reports.size() > 1 && r.arena_bytes >= reports[reports.size() - 2].arena_bytes) {
+  const ScratchMap none;
+  /// Keeps a way that takes less than all before, of the bytes that `of` counts.
+  const auto add = [&](int64_t arena_bytes, const ScratchMap& taken,
+                       const std::function<int64_t(const MemoryReport&)>& of) {
+    out.ways.push_back(plan(arena_bytes, taken));
+    const Program::Impl& way = *out.ways.back();
+    MemoryReport r = way.Report(TensorsAt(way, hints));
+    if (std::any_of(reports.begin(), reports.end(),
+                    [&](const MemoryReport& other) { return of(r) >= of(other); })) {
       out.ways.pop_back();  // it gains nothing
-      reports.pop_back();
       return false;
     }
-    out.known.push_back(WayOf(out.ways.back()->graph_, hints));
+    if (reports.empty()) scratch = ScratchOf(way, r);
+    out.known.push_back(WayOf(way.graph_, hints));
     out.known.back().peak_bytes = r.peak_bytes;
+    reports.push_back(std::move(r));
     return true;
   };
+  const auto arena_of = [](const MemoryReport& r) { return r.arena_bytes; };
   try {
-    add(INT64_MAX);
+    add(INT64_MAX, none, arena_of);
   } catch (const Error& e) {
     // The rank of an input comes with a run, and so does the choice; there is one way then.
     if (e.code() != ErrorCode::kUnsupported || out.ways.empty()) throw;
@@ -298,20 +327,27 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
     // What a search counts and what a plan takes differ by gaps between blocks.
     constexpr int kRounds = 8;
     for (int round = 0; round < kRounds && target > 0 && !meets(); ++round) {
-      const bool gained = add(target);
+      const bool gained = add(target, scratch, arena_of);
       const int64_t beyond = reports.back().Counted(budget) - limit;
       target -= gained ? std::max(std::min(beyond, target / 8), target / 64) : target / 8;
     }
-    if (!meets()) add(0);
+    // The search may be led astray by large scratch memory where it cannot get round it.
+    if (!meets()) add(0, scratch, arena_of);
+    if (!meets()) add(0, none, arena_of);
   } else {
     // Other extents than those of the hints want other ways.
     std::vector<int64_t> targets = {arena / 4 * 3, arena / 2, arena / 4, target};
     std::sort(targets.rbegin(), targets.rend());
     for (const int64_t bytes : targets)
-      if (bytes > 0 && bytes < reports.back().arena_bytes) add(bytes);
-    add(0);
-  }
-  if (!is_static) {
+      if (bytes > 0 && bytes < reports.back().arena_bytes) add(bytes, scratch, arena_of);
+    add(0, scratch, arena_of);
+    // Library calls take other scratch memory there, often much less.
+    if (reports[0].scratch_bytes >= arena / 16) {
+      const int64_t tensors = TensorPeak(reports[0]);
+      for (const int64_t bytes : {tensors / 4 * 3, tensors / 2, int64_t{0}})
+        add(bytes, none, TensorPeak);
+    }
+    SortByCost(&out);
     out.known.clear();
     // What was packed for the hints is not kept for runs of other extents.
     for (const auto& way : out.ways) way->ForgetBindings();
