@@ -11,7 +11,7 @@ WEFT_REGISTER_GRAPH_ATTR(scratch, kDerived, ScratchMap)
     .text([](int64_t bytes) { return std::to_string(bytes); },
           [](const std::string& text) {
             const auto bytes = TryParseInt64(text);
-            WEFT_CHECK(bytes && *bytes >= 0, kSyntax, "'{}' is no number of bytes", text);
+            WEFT_CHECK(bytes && *bytes >= 0, kSyntax, "'{}' is not a number of bytes", text);
             return *bytes;
           });
 

@@ -4,9 +4,9 @@
 ///              say what is written in place, and copies share them
 ///   provides   planned_order, recompute_of
 ///   preserves  what is known of nodes: shapes, layouts, kernels
-///   never      runs an effect twice, draws again, reads a variable behind a write that the first
-///              run was in front of, but for what only that write is computed from (idle_operand.h);
-///              changes a bit of a result
+///   never      runs an effect twice, draws again, changes a bit of a result; reads a variable
+///              behind a write that the first run was in front of, but for what that write alone
+///              is computed from (idle_operand.h)
 ///   cost       counted work (core/recompute/recompute_search.h), linear above ten thousand nodes
 ///   source     Checkmate (Jain et al., 2020) for the form of plans; the search is ours
 ///
@@ -17,9 +17,9 @@
 ///                                   %c = Mul(%g, %a2)
 ///
 /// Bytes are those of the arena, at the attribute `hint` where sizes are symbolic, with what nodes
-/// take while they run, as the attribute `scratch` says: a copy takes what it copies. The order that
-/// was planned goes to Schedule as an attribute, and control edges keep a copy behind the step in
-/// front of it.
+/// take while they run, as the attribute `scratch` says: a copy takes what it copies. The order
+/// that was planned goes to Schedule as an attribute, and control edges keep a copy behind the step
+/// in front of it.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,5 +1,5 @@
-/// idle_operand.h: operands that a second run of a kernel does not need: what normalisations have of
-/// running statistics.
+/// idle_operand.h: operands that a second run of a kernel does not need: what normalisations have
+/// of running statistics.
 #pragma once
 
 #include "weft/core/graph/graph.h"

@@ -293,14 +293,16 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   std::vector<MemoryReport> reports;
   ScratchMap scratch;
   const ScratchMap none;
+  using Bytes = std::function<int64_t(const MemoryReport&)>;
+  int64_t last = 0;  // of the way that was planned last
   /// Keeps a way that takes less than all before, of the bytes that `of` counts.
-  const auto add = [&](int64_t arena_bytes, const ScratchMap& taken,
-                       const std::function<int64_t(const MemoryReport&)>& of) {
+  const auto add = [&](int64_t arena_bytes, const ScratchMap& taken, const Bytes& of) {
     out.ways.push_back(plan(arena_bytes, taken));
     const Program::Impl& way = *out.ways.back();
     MemoryReport r = way.Report(TensorsAt(way, hints));
+    last = of(r);
     if (std::any_of(reports.begin(), reports.end(),
-                    [&](const MemoryReport& other) { return of(r) >= of(other); })) {
+                    [&](const MemoryReport& other) { return last >= of(other); })) {
       out.ways.pop_back();  // it gains nothing
       return false;
     }
@@ -336,16 +338,21 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
     if (!meets()) add(0, none, arena_of);
   } else {
     // Other extents than those of the hints want other ways.
-    std::vector<int64_t> targets = {arena / 4 * 3, arena / 2, arena / 4, target};
-    std::sort(targets.rbegin(), targets.rend());
-    for (const int64_t bytes : targets)
-      if (bytes > 0 && bytes < reports.back().arena_bytes) add(bytes, scratch, arena_of);
-    add(0, scratch, arena_of);
+    const auto add_all = [&](std::vector<int64_t> targets, const ScratchMap& taken,
+                             const Bytes& of) {
+      std::sort(targets.rbegin(), targets.rend());
+      for (const int64_t bytes : targets) {
+        if (bytes < 0 || bytes >= of(reports.back())) continue;
+        add(bytes, taken, of);
+        // Well above: that was the least already, gaps aside.
+        if (last > bytes + bytes / 16) return;
+      }
+    };
+    add_all({arena / 4 * 3, arena / 2, arena / 4, target, 0}, scratch, arena_of);
     // Library calls take other scratch memory there, often much less.
     if (reports[0].scratch_bytes >= arena / 16) {
       const int64_t tensors = TensorPeak(reports[0]);
-      for (const int64_t bytes : {tensors / 4 * 3, tensors / 2, int64_t{0}})
-        add(bytes, none, TensorPeak);
+      add_all({tensors / 4 * 3, tensors / 2, 0}, none, TensorPeak);
     }
     SortByCost(&out);
     out.known.clear();

@@ -200,8 +200,7 @@ class GraphPlanner {
     Planned planned;
     planned.graph = *coded_;
     planned.graph.SetAttr("scratch", scratch);
-    planned.graph =
-        ApplyPasses(std::move(planned.graph), WithBudget(order_, arena_bytes), passes_);
+    planned.graph = ApplyPasses(std::move(planned.graph), WithBudget(order_, arena_bytes), passes_);
     return planned;
   }
 
@@ -353,16 +352,14 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   const PassOptions passes = PassesOf(options, *backend);
   SetHints(hints, &graph);
   GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
-  return MakeBudgetProgram(
-      PlanWays(options.memory.budget, hints, is_static,
-               [&](int64_t arena_bytes, const ScratchMap& scratch) {
-                 auto way =
-                     MakePlannedProgram(planner.PlanWithin(arena_bytes, scratch).graph, backend);
-                 DescribeProgram(way.get(), options.backend);
-                 way->limits_ = options.passes.limits;
-                 way->TakeCallOptions(options.calls);
-                 return way;
-               }));
+  return MakeBudgetProgram(PlanWays(
+      options.memory.budget, hints, is_static, [&](int64_t arena_bytes, const ScratchMap& scratch) {
+        auto way = MakePlannedProgram(planner.PlanWithin(arena_bytes, scratch).graph, backend);
+        DescribeProgram(way.get(), options.backend);
+        way->limits_ = options.passes.limits;
+        way->TakeCallOptions(options.calls);
+        return way;
+      }));
 }
 
 std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions& options);
