@@ -1,6 +1,7 @@
-/// matmul.cc: MatMul (numpy broadcasting), weft::TransposedMatMul and Gemm in f32, by oneDNN. A
-/// constant second operand is packed once; what follows the product joins it (post_ops.h). Operands
-/// are read where they lie, in any axis order that oneDNN has fast code for; else they are packed.
+/// matmul.cc: MatMul (numpy broadcasting), weft::TransposedMatMul and Gemm in f32, by oneDNN, and
+/// by loops of ours where one operand is a vector, or a constant one meets a few rows. A constant
+/// second operand is packed once; what follows the product joins it (post_ops.h). Operands are read
+/// where they lie, in any axis order that oneDNN has fast code for; else they are packed.
 #ifdef WEFT_HAVE_ONEDNN
 
 #include <functional>
@@ -12,6 +13,7 @@
 #include "backends/cpu/util/tuning.h"
 #include "backends/shared/node_attrs.h"
 #include "backends/shared/product_shape.h"
+#include "few_rows_product.h"
 #include "vector_product.h"
 #include "weft/core/op/op.h"
 #include "weft/core/takes_dtype.h"
@@ -31,6 +33,13 @@ Form Unjoined(Form form) {
   return form;
 }
 
+/// A few rows times a constant matrix; `product` null: it is no such product.
+struct FewRows {
+  std::shared_ptr<const FewRowsProduct> product;
+  int64_t rows = 0;
+  int64_t x_step = 0;  ///< from row to row of the first operand; 0: its rows are not dense
+};
+
 /// A product with what follows it.
 struct Product {
   Desc a, b, y;
@@ -39,7 +48,7 @@ struct Product {
   TensorPtr fixed;  ///< the second operand, where it is constant
   Form form = {};
   std::optional<VectorProduct> vector = {};
-  std::shared_ptr<const FixedVectorProduct> fixed_vector = {};
+  FewRows few_rows = {};
 };
 
 /// Of a matrix that is not packed, with dense rows or columns, and a dense vector; with at
@@ -68,19 +77,15 @@ std::optional<VectorProduct> VectorOf(const ComputeRequest& q, const ProductShap
   return v;
 }
 
-/// Of a vector and a constant matrix.
-std::shared_ptr<const FixedVectorProduct> FixedVectorOf(const ComputeRequest& q,
-                                                        const ProductShape& p) {
+FewRows FewRowsOf(const ComputeRequest& q, const ProductShape& p) {
   const size_t rank = p.y.size(), rows = rank - 2, columns = rank - 1;
-  const int64_t k = p.a.back(), n = p.y[columns];
-  // A large matrix of a few columns would be padded to many times its size, for one thread.
-  constexpr int64_t kSmall = int64_t{1} << 19, kManyColumns = 128;
-  if (!VectorProduct::Possible() || !q.constants[1] || n == 1 || CheckedProduct(p.y) != n ||
-      (n < kManyColumns && CheckedMul(k, n) > kSmall) || CheckedProduct(p.b) != CheckedMul(k, n) ||
-      (k > 1 && p.a_steps[columns] != 1))
-    return nullptr;
-  return std::make_shared<FixedVectorProduct>(q.constants[1], k, n, p.b_steps[rows],
-                                              p.b_steps[columns]);
+  const int64_t m = p.y[rows], k = p.a[columns], n = p.y[columns];
+  if (!q.constants[1] || CheckedProduct(p.y) != CheckedMul(m, n) ||
+      CheckedProduct(p.b) != CheckedMul(k, n) || !FewRowsProduct::Fits(m, k, n))
+    return {};
+  return {
+      std::make_shared<FewRowsProduct>(q.constants[1], k, n, p.b_steps[rows], p.b_steps[columns]),
+      m, p.a_steps[columns] == 1 ? p.a_steps[rows] : 0};
 }
 
 /// Where the sums are made. Not where the result goes, when an operand that is still needed may lie
@@ -114,28 +119,37 @@ std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
   return "by a vector" + post.description();
 }
 
-std::string AddFixedVectorProduct(Recipe* r, const Product& p, const PostOps& post,
-                                  const std::function<void(const Buffer&)>& before) {
+/// The same of a few rows.
+std::string AddFewRowsProduct(Recipe* r, const Product& p, const PostOps& post,
+                              const std::function<void(const Buffer&)>& before) {
   const Buffer y = r->Output(0, p.y);
   const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
   const std::optional<PostOps> behind =
       post.addend() && !before ? post.BehindAddend() : std::nullopt;
   const Buffer made = PlaceOfSums(r, p, y, behind ? Buffer() : addend);
-  const auto [packed, bytes] = p.fixed_vector->packed();
+  const auto [packed, bytes] = p.few_rows.product->packed();
   r->Keep(packed, bytes);
+  const Dims dims = DimsOf(p.a);
+  Buffer x = r->Input(0, p.a);
+  int64_t x_step = p.few_rows.x_step;
+  if (x_step == 0) {
+    x = r->Reordered(x, Plain(dims));
+    x_step = dims.back();
+  }
   r->AddHost(
-      [v = p.fixed_vector](void* const* at) {
-        v->Run(static_cast<const float*>(at[0]), static_cast<const float*>(at[1]),
-               static_cast<const float*>(at[2]), static_cast<float*>(at[3]));
+      [product = p.few_rows.product, rows = p.few_rows.rows, x_step](void* const* at) {
+        product->Run(rows, static_cast<const float*>(at[0]), x_step,
+                     static_cast<const float*>(at[1]), static_cast<const float*>(at[2]),
+                     static_cast<float*>(at[3]));
       },
-      {r->Input(0, p.a), p.row, behind ? addend : Buffer(), made});
+      {x, p.row, behind ? addend : Buffer(), made});
   if (before) before(made);
   if (behind)
     behind->AddSteps(r, made, {});
   else
     post.AddSteps(r, made, addend);
   r->WriteBack(made, y);
-  return "by a vector, packed" + post.description();
+  return "of few rows, packed" + post.description();
 }
 
 /// Adds the product and its epilogue to `r`; empty: oneDNN has no such product. `joined` is called
@@ -145,7 +159,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
                        const std::function<void()>& on_joined,
                        const std::function<void(const Buffer&)>& before = nullptr) {
   if (p.vector && !p.form.pack_a && !p.form.pack_b) return AddVectorProduct(r, p, post, before);
-  if (p.fixed_vector) return AddFixedVectorProduct(r, p, post, before);
+  if (p.few_rows.product && !p.form.pack_a) return AddFewRowsProduct(r, p, post, before);
   Desc b_wanted = p.fixed || p.form.pack_b ? AnyLayout(DimsOf(p.b)) : p.b;
   Desc a_wanted = p.form.pack_a ? AnyLayout(DimsOf(p.a)) : p.a;
   const auto describe = [&](const dnnl::primitive_attr& attr) {
@@ -189,7 +203,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
 /// So few products are done before a second thread has begun. Measured on two cores of a Xeon: 32 x
 /// 32 x 32 takes 1.1 us instead of 3.5, 64 x 10 x 64 2.1 instead of 2.9; 16 x 64 x 64 the same on
 /// one as on two. A vector is bound by the reading of the matrix, which takes twice as long: of 128
-/// x 512, the least that FixedVectorProduct shares, 2.4 us instead of 1.2.
+/// x 512, the least that FewRowsProduct shares, 2.4 us instead of 1.2.
 constexpr double kAloneProducts = 1 << 16;
 /// Packing takes longer than it saves below this. Measured there: 0.8 to 1.3 times the time of the
 /// given layout for a transposed left side, 0.6 to 7 times for a right side, which pays where its
@@ -234,7 +248,7 @@ std::unique_ptr<LibraryCall> MakeMatMul(const ComputeRequest& q, const ProductSh
   const std::string how = AddProduct(
       &r,
       {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), Plain(row),
-       RowOf(r, post, Plain(row)), q.constants[1], form, VectorOf(q, p), FixedVectorOf(q, p)},
+       RowOf(r, post, Plain(row)), q.constants[1], form, VectorOf(q, p), FewRowsOf(q, p)},
       post, keep_nan);
   return how.empty() ? nullptr : r.Finish("matmul " + how);
 }
@@ -315,11 +329,11 @@ std::unique_ptr<LibraryCall> MakeGemm(const ComputeRequest& q, const ProductShap
       return PrepareCall(q, [&] { return MakeGemm(q, p, terms, post, again); });
     });
   };
-  const std::string how = AddProduct(
-      &r,
-      {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), row, as_bias ? c : Buffer(),
-       q.constants[1], form, VectorOf(q, p), FixedVectorOf(q, p)},
-      post, keep_nan, combine);
+  const std::string how =
+      AddProduct(&r,
+                 {Strided(p.a, p.a_steps), Strided(p.b, p.b_steps), Plain(p.y), row,
+                  as_bias ? c : Buffer(), q.constants[1], form, VectorOf(q, p), FewRowsOf(q, p)},
+                 post, keep_nan, combine);
   return how.empty() ? nullptr : r.Finish("gemm " + how);
 }
 

@@ -6,17 +6,7 @@
 #include <immintrin.h>
 #endif
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include <algorithm>
-#include <map>
-#include <mutex>
-#include <tuple>
-
-#include "backends/cpu/util/for_pieces.h"
-#include "backends/cpu/util/packed_memory.h"
 
 namespace weft::cpu {
 namespace {
@@ -99,44 +89,7 @@ WEFT_AVX512 void AddOne(const float* m, float v, int64_t n, bool first, float* y
   }
 }
 
-/// Z vectors of lanes of columns, U rows at a time: enough sums to hide the latency of an addition.
-template <int Z, int U>
-WEFT_AVX512 void Panel(const float* m, const float* v, int64_t rows, const float* row,
-                       const float* addend, int64_t n, float* y) {
-  __m512 sums[U][Z];
-#pragma GCC unroll 8
-  for (int u = 0; u < U; ++u)
-#pragma GCC unroll 8
-    for (int z = 0; z < Z; ++z) sums[u][z] = _mm512_setzero_ps();
-  int64_t i = 0;
-  for (; i + U <= rows; i += U, m += U * Z * kLanes)
-#pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) {
-      const __m512 a = _mm512_set1_ps(v[i + u]);
-#pragma GCC unroll 8
-      for (int z = 0; z < Z; ++z)
-        sums[u][z] = _mm512_fmadd_ps(a, _mm512_loadu_ps(m + (u * Z + z) * kLanes), sums[u][z]);
-    }
-  for (; i < rows; ++i, m += Z * kLanes) {
-    const __m512 a = _mm512_set1_ps(v[i]);
-#pragma GCC unroll 8
-    for (int z = 0; z < Z; ++z)
-      sums[0][z] = _mm512_fmadd_ps(a, _mm512_loadu_ps(m + z * kLanes), sums[0][z]);
-  }
-#pragma GCC unroll 8
-  for (int z = 0; z < Z; ++z) {
-    const __mmask16 mask = First(std::max<int64_t>(n - z * kLanes, 0));
-    __m512 sum = row ? _mm512_maskz_loadu_ps(mask, row + z * kLanes) : _mm512_setzero_ps();
-#pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) sum = _mm512_add_ps(sum, sums[u][z]);
-    if (addend) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, addend + z * kLanes));
-    _mm512_mask_storeu_ps(y + z * kLanes, mask, sum);
-  }
-}
-
 #else
-template <int Z, int U>
-void Panel(const float*, const float*, int64_t, const float*, const float*, int64_t, float*) {}
 void FourDots(const float*, int64_t, const float*, int64_t, float*) {}
 void AddFour(const float*, int64_t, const float*, int64_t, bool, float*) {}
 void AddOne(const float*, float, int64_t, bool, float*) {}
@@ -174,101 +127,6 @@ bool VectorProduct::Possible() {
 #else
   return false;
 #endif
-}
-
-namespace {
-
-constexpr int64_t kPanel = 8 * kLanes;
-
-using PanelFunction = void (*)(const float*, const float*, int64_t, const float*, const float*,
-                               int64_t, float*);
-/// By vectors of lanes.
-constexpr PanelFunction kPanels[] = {nullptr,     Panel<1, 8>, Panel<2, 4>,
-                                     Panel<3, 2>, Panel<4, 2>, Panel<5, 1>,
-                                     Panel<6, 1>, Panel<7, 1>, Panel<8, 1>};
-
-/// Threads that a region begun here would have.
-int TeamAtHand() {
-#ifdef _OPENMP
-  return omp_in_parallel() ? 1 : omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
-
-int64_t LanesOf(int64_t columns) { return (columns + kLanes - 1) / kLanes; }
-int64_t PanelsIn(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
-
-}  // namespace
-
-struct FixedVectorProduct::Panels {
-  TensorPtr matrix;  ///< holds its address while the panels are there
-  std::shared_ptr<float> floats;
-  int64_t bytes = 0;
-};
-
-std::shared_ptr<const FixedVectorProduct::Panels> FixedVectorProduct::PanelsOf(
-    const TensorPtr& matrix, int64_t rows, int64_t columns, int64_t row_step, int64_t column_step) {
-  // Steps of an unrolled loop multiply by one matrix, which stays in the caches as one.
-  using Key = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
-  static std::mutex mutex;
-  static auto* const made = new std::map<Key, std::weak_ptr<const Panels>>;
-  const Key key{NameOfConstant(*matrix), rows, columns, row_step, column_step};
-  const std::lock_guard lock(mutex);
-  for (auto it = made->begin(); it != made->end();)
-    it = it->second.expired() ? made->erase(it) : std::next(it);
-  std::weak_ptr<const Panels>& known = (*made)[key];
-  if (auto panels = known.lock()) return panels;
-  const int64_t all = rows * LanesOf(columns) * kLanes;
-  auto panels =
-      std::make_shared<Panels>(Panels{matrix, PackedMemory(all), all * int64_t{sizeof(float)}});
-  const auto* from = matrix->data_as<float>();
-  float* const floats = panels->floats.get();
-  ForPieces(PanelsIn(columns), std::max<int64_t>(1, 4 * kPieceFloats / (rows * kPanel)),
-            [&](int64_t begin, int64_t end) {
-              for (int64_t p = begin; p < end; ++p) {
-                const int64_t first = p * kPanel, n = std::min(kPanel, columns - first),
-                              wide = LanesOf(n) * kLanes;
-                float* to = floats + first * rows;
-                for (int64_t i = 0; i < rows; ++i)
-                  for (int64_t j = 0; j < wide; ++j)
-                    *to++ = j < n ? from[i * row_step + (first + j) * column_step] : 0;
-              }
-            });
-  DropSubnormals(floats, all);
-  known = panels;
-  return panels;
-}
-
-FixedVectorProduct::FixedVectorProduct(const TensorPtr& matrix, int64_t rows, int64_t columns,
-                                       int64_t row_step, int64_t column_step)
-    : rows_(rows),
-      columns_(columns),
-      panels_(PanelsOf(matrix, rows, columns, row_step, column_step)) {}
-
-std::pair<const void*, int64_t> FixedVectorProduct::packed() const {
-  return {panels_->floats.get(), panels_->bytes};
-}
-
-void FixedVectorProduct::Run(const float* vector, const float* row, const float* addend,
-                             float* y) const {
-  const int64_t panels = PanelsIn(columns_);
-  const auto one = [&](int64_t p) {
-    const int64_t first = p * kPanel, n = std::min(kPanel, columns_ - first);
-    kPanels[LanesOf(n)](panels_->floats.get() + first * rows_, vector, rows_,
-                        row ? row + first : nullptr, addend ? addend + first : nullptr, n,
-                        y + first);
-  };
-  if (rows_ * columns_ >= 4 * kPieceFloats && TeamAtHand() > 1) {
-    ForPieces(panels, 1, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p) one(p);
-    });
-    return;
-  }
-  // There and back: what the last product read at its end is still near. A matrix as large as a
-  // cache is read from behind it otherwise, all of it in each product.
-  const bool back = (turn_.fetch_add(1, std::memory_order_relaxed) & 1) != 0;
-  for (int64_t p = 0; p < panels; ++p) one(back ? panels - 1 - p : p);
 }
 
 void VectorProduct::Run(const float* matrix, const float* vector, float* y) const {

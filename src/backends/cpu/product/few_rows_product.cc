@@ -1,0 +1,130 @@
+/// few_rows_product.cc: the matrix as panels of columns, and the panels by the team of threads.
+#include "few_rows_product.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/packed_memory.h"
+#include "weft/support/checked.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kPieceFloats = 65536;  // multiplied, that a team is worth waking for
+constexpr int64_t kLanes = 16;           // to a multiple of which the last panel is padded
+
+int64_t PanelsIn(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
+
+int64_t Padded(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes; }
+
+/// Threads that a region begun here would have.
+int TeamAtHand() {
+#ifdef _OPENMP
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
+
+bool FewRowsProduct::Fits(int64_t rows, int64_t depth, int64_t columns) {
+  constexpr int64_t kSmall = int64_t{1} << 19, kManyColumns = 128;
+  return rows <= kMostFewRows && columns > 1 &&
+         (columns >= kManyColumns || CheckedMul(depth, columns) <= kSmall);
+}
+
+struct FewRowsProduct::Panels {
+  TensorPtr matrix;  ///< holds its address while the panels are there
+  std::shared_ptr<float> floats;
+  int64_t bytes = 0;
+};
+
+std::shared_ptr<const FewRowsProduct::Panels> FewRowsProduct::PanelsOf(const TensorPtr& matrix,
+                                                                       int64_t depth,
+                                                                       int64_t columns,
+                                                                       int64_t row_step,
+                                                                       int64_t column_step) {
+  // Steps of an unrolled loop multiply by one matrix, which stays in the caches as one.
+  using Key = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
+  static std::mutex mutex;
+  static auto* const made = new std::map<Key, std::weak_ptr<const Panels>>;
+  const Key key{NameOfConstant(*matrix), depth, columns, row_step, column_step};
+  const std::lock_guard lock(mutex);
+  for (auto it = made->begin(); it != made->end();)
+    it = it->second.expired() ? made->erase(it) : std::next(it);
+  std::weak_ptr<const Panels>& known = (*made)[key];
+  if (auto panels = known.lock()) return panels;
+  const int64_t all = CheckedMul(depth, Padded(columns));
+  auto panels =
+      std::make_shared<Panels>(Panels{matrix, PackedMemory(all), all * int64_t{sizeof(float)}});
+  const auto* from = matrix->data_as<float>();
+  float* const floats = panels->floats.get();
+  ForPieces(PanelsIn(columns), std::max<int64_t>(1, kPieceFloats / (depth * kPanelColumns)),
+            [&](int64_t begin, int64_t end) {
+              for (int64_t p = begin; p < end; ++p) {
+                const int64_t first = p * kPanelColumns,
+                              n = std::min(kPanelColumns, columns - first), wide = Padded(n);
+                float* to = floats + first * depth;
+                for (int64_t k = 0; k < depth; ++k)
+                  for (int64_t j = 0; j < wide; ++j)
+                    *to++ = j < n ? from[k * row_step + (first + j) * column_step] : 0;
+              }
+            });
+  DropSubnormals(floats, all);
+  known = panels;
+  return panels;
+}
+
+FewRowsProduct::FewRowsProduct(const TensorPtr& matrix, int64_t depth, int64_t columns,
+                               int64_t row_step, int64_t column_step)
+    : depth_(depth),
+      columns_(columns),
+      panels_(PanelsOf(matrix, depth, columns, row_step, column_step)) {}
+
+std::pair<const void*, int64_t> FewRowsProduct::packed() const {
+  return {panels_->floats.get(), panels_->bytes};
+}
+
+void FewRowsProduct::Run(int64_t rows, const float* x, int64_t x_step, const float* row,
+                         const float* addend, float* y, const FewRowsKernel& kernel) const {
+  // There and back: what the last product read at its end is still near. A matrix as large as a
+  // cache is read from behind it otherwise, all of it in each product.
+  const bool back = (turn_.fetch_add(1, std::memory_order_relaxed) & 1) != 0;
+  const int64_t panels = PanelsIn(columns_);
+  const auto some = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = (back ? end - 1 - (i - begin) : i) * kPanelColumns;
+      FewRowsTile t;
+      t.panel = panels_->floats.get() + first * depth_;
+      t.x = x;
+      t.row = row ? row + first : nullptr;
+      t.addend = addend ? addend + first : nullptr;
+      t.y = y + first;
+      t.rows = rows;
+      t.columns = std::min(kPanelColumns, columns_ - first);
+      t.depth = depth_;
+      t.x_step = x_step;
+      t.y_step = columns_;
+      kernel.run(t);
+    }
+  };
+  const int64_t team = std::min<int64_t>(TeamAtHand(), panels);
+  // A thread has the same part in each product.
+  if (rows * depth_ * columns_ >= kPieceFloats && team > 1)
+    ForPieces(team, 1, [&](int64_t first, int64_t last) {
+      some(first * panels / team, last * panels / team);
+    });
+  else
+    some(0, panels);
+}
+
+}  // namespace weft::cpu
