@@ -1,10 +1,11 @@
 /// few_rows.cc: one to a few rows times a constant matrix, as a token of a language model has them,
 /// beside a loop that only reads as many bytes: what a product costs at least. Both sides run in
 /// turns, ROUNDS times over matrices of 256 MB in all, as in a model whose weights lie in memory
-/// (COLD 0: one matrix, which stays in the caches if it fits); a time is that which a tenth of the
-/// runs did not exceed.
+/// (COLD 0: one matrix, which stays in the caches if it fits); a time is the least of all runs.
 ///
 ///   build/bin/bench_few_rows [ROUNDS [COLD [THREADS [WORD]]]]    default 20, 1, all; "768x3072"
+///
+/// On a machine that does other things, run it with GOMP_SPINCOUNT=1000, as the weft command does.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -116,13 +117,6 @@ double Seconds(const std::function<void()>& work) {
   return timer.seconds();
 }
 
-/// The tenth part of the runs was as quick: other work on the machine disturbs all others.
-double Quick(std::vector<double>* seconds) {
-  const auto at = seconds->begin() + long(seconds->size() / 10);
-  std::nth_element(seconds->begin(), at, seconds->end());
-  return *at;
-}
-
 void Measure(int rounds, bool cold, int threads, const std::string& word) {
   constexpr int64_t kCold = int64_t{256} << 20;
   constexpr int64_t kRows[] = {1, 2, 4, 8};
@@ -143,13 +137,12 @@ void Measure(int rounds, bool cold, int threads, const std::string& word) {
       std::vector<Product> products;
       for (const TensorPtr& w : weights) products.emplace_back(c, rows, threads, w);
       // A round goes over all copies, each sort by itself: a product finds what a product left.
-      std::vector<double> reads, runs;
+      double run = 1e9;
       for (int i = 0; i < rounds; ++i) {
-        for (const Reading& r : readings) reads.push_back(Seconds([&] { r.Run(threads); }));
-        for (Product& p : products) runs.push_back(Seconds([&] { p.Run(); }));
+        for (const Reading& r : readings) read = std::min(read, Seconds([&] { r.Run(threads); }));
+        for (Product& p : products) run = std::min(run, Seconds([&] { p.Run(); }));
       }
-      read = std::min(read, Quick(&reads));
-      least.push_back(Quick(&runs));
+      least.push_back(run);
     }
     const double gigabytes = double(BytesOf(c)) * 1e-9;
     std::printf("%-14s %6.1f  ", c.name, gigabytes / read);
@@ -171,8 +164,6 @@ int AllThreads() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As the weft command has it: read once, when OpenMP begins.
-  setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
   try {
     Measure(argc > 1 ? std::max(1, std::atoi(argv[1])) : 20, argc <= 2 || std::atoi(argv[2]) != 0,
             argc > 3 && std::atoi(argv[3]) > 0 ? std::atoi(argv[3]) : AllThreads(),

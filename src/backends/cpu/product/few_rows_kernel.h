@@ -11,9 +11,8 @@ namespace weft::cpu {
 /// The rows of a product that a kernel takes. With nine, AVX-512 has no registers left for the sums
 /// of three vectors of columns, and arithmetic takes longer than memory.
 constexpr int64_t kMostFewRows = 8;
-/// The columns of a panel; those of the last one, which has fewer, are padded with zeros to 16, 32
-/// or 48.
-constexpr int64_t kPanelColumns = 48;
+/// The columns of a panel. The last one has up to 64, padded with zeros to a multiple of 16.
+constexpr int64_t kPanelColumns = 48, kMostColumns = 64;
 
 /// y = x panel + row + addend.
 struct FewRowsTile {
@@ -28,6 +27,9 @@ struct FewRowsTile {
 struct FewRowsKernel {
   const char* name;
   void (*run)(const FewRowsTile& tile);
+  /// Of two whole panels that follow each other, for up to `pair_rows` rows.
+  void (*run_pair)(const FewRowsTile& tile);
+  int64_t pair_rows;
 };
 
 /// By instruction set, the plainest first; null: there is none, or not for this machine.

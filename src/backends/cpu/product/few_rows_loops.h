@@ -20,16 +20,33 @@ constexpr int TileColumns(int rows, int all) {
   return n;
 }
 /// Elements of a row at a time, each with sums of its own: eight chains of additions hide their
-/// latency.
+/// latency. A power of two, as most depths are multiples of one.
 constexpr int TileDepth(int rows, int columns) {
-  const int sums = rows * columns, depth = (8 + sums - 1) / sums;
+  const int sums = rows * columns;
+  int depth = 1;
+  while (depth * sums < 8) depth *= 2;
   return depth * sums > kTileVectors ? 1 : depth;
 }
 
-/// sums[R][N vectors] (+)= x[R, depth] panel[depth, N vectors].
-template <int R, int N, int kWidth>
+/// Where sums go, a vector at a time, and what is added to them there.
+struct Sums {
+  float* to;
+  int64_t step;
+  const float *row = nullptr, *addend = nullptr;
+};
+
+WEFT_INLINE Sums Later(Sums s, int64_t rows, int64_t columns) {
+  const int64_t place = rows * s.step + columns;
+  return {s.to + place, s.step, s.row ? s.row + columns : nullptr,
+          s.addend ? s.addend + place : nullptr};
+}
+
+/// sums[R, N vectors] (+)= x[R, depth] panel[depth, N vectors], or of as many vectors of each of P
+/// panels, `apart` from each other.
+template <int R, int N, int kWidth, int P = 1>
 WEFT_ISA inline void Tile(const float* panel, const float* x, int64_t x_step, int64_t depth,
-                          bool first, float* sums) {
+                          bool first, const Sums& sums, int64_t apart = 0) {
+  constexpr int kEach = N / P;
   constexpr int kDepth = TileDepth(R, N);
   V sum[kDepth][R][N];
 #pragma GCC unroll 8
@@ -41,14 +58,15 @@ WEFT_ISA inline void Tile(const float* panel, const float* x, int64_t x_step, in
         if (u > 0 || first)
           sum[u][i][j] = V{};
         else
-          LoadVector(sums + i * kPanelColumns + j * kLanes, &sum[u][i][j]);
+          LoadVector(sums.to + i * sums.step + j * kLanes, &sum[u][i][j]);
   int64_t k = 0;
   for (; k + kDepth <= depth; k += kDepth, panel += kDepth * kWidth)
 #pragma GCC unroll 8
     for (int u = 0; u < kDepth; ++u) {
       V row[N];
 #pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) LoadVector(panel + u * kWidth + j * kLanes, &row[j]);
+      for (int j = 0; j < N; ++j)
+        LoadVector(panel + j / kEach * apart + u * kWidth + j % kEach * kLanes, &row[j]);
 #pragma GCC unroll 8
       for (int i = 0; i < R; ++i) {
         const float a = x[i * x_step + k + u];
@@ -63,7 +81,7 @@ WEFT_ISA inline void Tile(const float* panel, const float* x, int64_t x_step, in
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) {
         V row;
-        LoadVector(panel + j * kLanes, &row);
+        LoadVector(panel + j / kEach * apart + j % kEach * kLanes, &row);
         sum[0][i][j] += a * row;
       }
     }
@@ -73,28 +91,39 @@ WEFT_ISA inline void Tile(const float* panel, const float* x, int64_t x_step, in
     for (int j = 0; j < N; ++j) {
 #pragma GCC unroll 8
       for (int u = 1; u < kDepth; ++u) sum[0][i][j] += sum[u][i][j];
-      StoreVector(sums + i * kPanelColumns + j * kLanes, &sum[0][i][j]);
+      V more;
+      if (sums.row) {
+        LoadVector(sums.row + j * kLanes, &more);
+        sum[0][i][j] += more;
+      }
+      if (sums.addend) {
+        LoadVector(sums.addend + i * sums.step + j * kLanes, &more);
+        sum[0][i][j] += more;
+      }
+      StoreVector(sums.to + i * sums.step + j * kLanes, &sum[0][i][j]);
     }
 }
 
-/// All columns of a panel, from column to column what is left of it lies in the nearest cache.
+/// All columns of a panel; from tile to tile what is left of it lies in the nearest cache.
 template <int R, int kWidth>
-WEFT_ISA void Columns(const float* panel, const float* x, int64_t x_step, int64_t depth, bool first,
-                      float* sums) {
+WEFT_INLINE void Columns(const float* panel, const float* x, int64_t x_step, int64_t depth,
+                         bool first, const Sums& sums) {
   constexpr int kAll = kWidth / kLanes, kColumns = TileColumns(R, kAll);
   for (int j = 0; j < kAll; j += kColumns)
-    Tile<R, kColumns, kWidth>(panel + j * kLanes, x, x_step, depth, first, sums + j * kLanes);
+    Tile<R, kColumns, kWidth>(panel + j * kLanes, x, x_step, depth, first,
+                              Later(sums, 0, j * kLanes));
 }
 
 template <int kWidth>
-WEFT_ISA void Rows(int64_t rows, const float* panel, const float* x, int64_t x_step, int64_t depth,
-                   bool first, float* sums) {
-  while (rows > 0) {
-    const int64_t n = rows < kTileRows ? rows : kTileRows;
-    switch (n) {
-#define WEFT_ROWS(R)                                                                        \
-  case R:                                                                                   \
-    if constexpr (R <= kTileRows) Columns<R, kWidth>(panel, x, x_step, depth, first, sums); \
+WEFT_INLINE void Rows(int64_t rows, const float* panel, const float* x, int64_t x_step,
+                      int64_t depth, bool first, const Sums& sums) {
+  for (int64_t done = 0; done < rows; done += kTileRows) {
+    const Sums here = Later(sums, done, 0);
+    const float* const from = x + done * x_step;
+    switch (rows - done < kTileRows ? rows - done : kTileRows) {
+#define WEFT_ROWS(R)                                                                           \
+  case R:                                                                                      \
+    if constexpr (R <= kTileRows) Columns<R, kWidth>(panel, from, x_step, depth, first, here); \
     break;
       WEFT_ROWS(1)
       WEFT_ROWS(2)
@@ -106,9 +135,6 @@ WEFT_ISA void Rows(int64_t rows, const float* panel, const float* x, int64_t x_s
       WEFT_ROWS(8)
 #undef WEFT_ROWS
     }
-    rows -= n;
-    x += n * x_step;
-    sums += n * kPanelColumns;
   }
 }
 
@@ -117,48 +143,91 @@ constexpr bool ReadAgain(int64_t rows, int width) {
   return rows > kTileRows || TileColumns(int(rows), width / kLanes) * kLanes != width;
 }
 
-template <int kWidth>
-WEFT_ISA void OfWidth(const FewRowsTile& t, float* sums) {
-  // So much of it that it is still in the nearest cache then.
-  constexpr int64_t kBlock = 128;
-  const int64_t block = ReadAgain(t.rows, kWidth) ? kBlock : t.depth;
-  for (int64_t k = 0; k < t.depth; k += block) {
-    const int64_t depth = block < t.depth - k ? block : t.depth - k;
-    Rows<kWidth>(t.rows, t.panel + k * kWidth, t.x + k, t.x_step, depth, k == 0, sums);
-  }
-}
-
-WEFT_ISA void MultiplyPanel(const FewRowsTile& t) {
-  alignas(64) float sums[kMostFewRows * kPanelColumns];
-  if (t.columns <= 16)
-    OfWidth<16>(t, sums);
-  else if (t.columns <= 32)
-    OfWidth<32>(t, sums);
-  else
-    OfWidth<kPanelColumns>(t, sums);
+/// The last columns need not fill a vector.
+WEFT_INLINE void AddAndStore(const float* sums, const FewRowsTile& t) {
   for (int64_t i = 0; i < t.rows; ++i) {
-    const float *from = sums + i * kPanelColumns,
-                *addend = t.addend ? t.addend + i * t.y_step : nullptr;
-    float* to = t.y + i * t.y_step;
+    const Sums here = Later({t.y, t.y_step, t.row, t.addend}, i, 0);
+    const float* const from = sums + i * kMostColumns;
+    const float* const row = t.row;
     int64_t j = 0;
     for (; j + kLanes <= t.columns; j += kLanes) {
       V sum, more;
       LoadVector(from + j, &sum);
-      if (t.row) {
-        LoadVector(t.row + j, &more);
+      if (row) {
+        LoadVector(row + j, &more);
         sum += more;
       }
-      if (addend) {
-        LoadVector(addend + j, &more);
+      if (here.addend) {
+        LoadVector(here.addend + j, &more);
         sum += more;
       }
-      StoreVector(to + j, &sum);
+      StoreVector(here.to + j, &sum);
     }
-    for (; j < t.columns; ++j) to[j] = from[j] + (t.row ? t.row[j] : 0) + (addend ? addend[j] : 0);
+    for (; j < t.columns; ++j) {
+      float sum = from[j];
+      if (row) sum += row[j];
+      if (here.addend) sum += here.addend[j];
+      here.to[j] = sum;
+    }
   }
 }
 
-constexpr FewRowsKernel kKernel{WEFT_ISA_TEXT, MultiplyPanel};
+template <int kWidth>
+WEFT_INLINE void OfWidth(const FewRowsTile& t) {
+  // So much of it that it is still in the nearest cache when it is read again.
+  constexpr int64_t kBlock = 96;
+  const int64_t block = ReadAgain(t.rows, kWidth) ? kBlock : t.depth;
+  if (block >= t.depth && t.columns == kWidth) {
+    const Sums sums{t.y, t.y_step, t.row, t.addend};
+    Rows<kWidth>(t.rows, t.panel, t.x, t.x_step, t.depth, /*first=*/true, sums);
+    return;
+  }
+  alignas(64) float memory[kMostFewRows * kMostColumns];
+  const Sums sums{memory, kMostColumns};
+  for (int64_t k = 0; k < t.depth; k += block) {
+    const int64_t depth = block < t.depth - k ? block : t.depth - k;
+    Rows<kWidth>(t.rows, t.panel + k * kWidth, t.x + k, t.x_step, depth, k == 0, sums);
+  }
+  AddAndStore(memory, t);
+}
+
+/// Two whole panels: half as many elements of x are read for each of theirs.
+constexpr int kPairVectors = 2 * kPanelColumns / kLanes, kPairRows = kTileVectors / kPairVectors;
+
+template <int R>
+WEFT_INLINE void Pair(const FewRowsTile& t) {
+  if constexpr (R <= kPairRows)
+    Tile<R, kPairVectors, kPanelColumns, 2>(t.panel, t.x, t.x_step, t.depth, /*first=*/true,
+                                            {t.y, t.y_step, t.row, t.addend},
+                                            t.depth * kPanelColumns);
+}
+
+WEFT_ISA void MultiplyPair(const FewRowsTile& t) {
+  static_assert(kPairRows <= 4);
+  switch (t.rows) {
+    case 1:
+      return Pair<1>(t);
+    case 2:
+      return Pair<2>(t);
+    case 3:
+      return Pair<3>(t);
+    case 4:
+      return Pair<4>(t);
+  }
+}
+
+WEFT_ISA void MultiplyPanel(const FewRowsTile& t) {
+  if (t.columns <= 16)
+    OfWidth<16>(t);
+  else if (t.columns <= 32)
+    OfWidth<32>(t);
+  else if (t.columns <= kPanelColumns)
+    OfWidth<kPanelColumns>(t);
+  else
+    OfWidth<kMostColumns>(t);
+}
+
+constexpr FewRowsKernel kKernel{WEFT_ISA_TEXT, MultiplyPanel, MultiplyPair, kPairRows};
 
 #undef WEFT_INLINE
 

@@ -21,7 +21,15 @@ namespace {
 constexpr int64_t kPieceFloats = 65536;  // multiplied, that a team is worth waking for
 constexpr int64_t kLanes = 16;           // to a multiple of which the last panel is padded
 
-int64_t PanelsIn(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
+/// Of which the last one may be wider.
+int64_t PanelsIn(int64_t columns) {
+  const int64_t spare = kMostColumns - kPanelColumns;
+  return std::max<int64_t>(1, (columns - spare + kPanelColumns - 1) / kPanelColumns);
+}
+/// The column behind panel p.
+int64_t EndOf(int64_t p, int64_t columns) {
+  return p + 1 == PanelsIn(columns) ? columns : (p + 1) * kPanelColumns;
+}
 
 int64_t Padded(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes; }
 
@@ -71,8 +79,8 @@ std::shared_ptr<const FewRowsProduct::Panels> FewRowsProduct::PanelsOf(const Ten
   ForPieces(PanelsIn(columns), std::max<int64_t>(1, kPieceFloats / (depth * kPanelColumns)),
             [&](int64_t begin, int64_t end) {
               for (int64_t p = begin; p < end; ++p) {
-                const int64_t first = p * kPanelColumns,
-                              n = std::min(kPanelColumns, columns - first), wide = Padded(n);
+                const int64_t first = p * kPanelColumns, n = EndOf(p, columns) - first,
+                              wide = Padded(n);
                 float* to = floats + first * depth;
                 for (int64_t k = 0; k < depth; ++k)
                   for (int64_t j = 0; j < wide; ++j)
@@ -99,32 +107,47 @@ void FewRowsProduct::Run(int64_t rows, const float* x, int64_t x_step, const flo
   // There and back: what the last product read at its end is still near. A matrix as large as a
   // cache is read from behind it otherwise, all of it in each product.
   const bool back = (turn_.fetch_add(1, std::memory_order_relaxed) & 1) != 0;
-  const int64_t panels = PanelsIn(columns_);
+  const auto multiply = [&](int64_t first, int64_t last, auto* run) {
+    FewRowsTile t;
+    t.panel = panels_->floats.get() + first * depth_;
+    t.x = x;
+    t.row = row ? row + first : nullptr;
+    t.addend = addend ? addend + first : nullptr;
+    t.y = y + first;
+    t.rows = rows;
+    t.columns = last - first;
+    t.depth = depth_;
+    t.x_step = x_step;
+    t.y_step = columns_;
+    run(t);
+  };
+  // Which panels are a pair must not change with the threads: sums may.
+  const int64_t panels = PanelsIn(columns_), pairs = (panels + 1) / 2;
   const auto some = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = (back ? end - 1 - (i - begin) : i) * kPanelColumns;
-      FewRowsTile t;
-      t.panel = panels_->floats.get() + first * depth_;
-      t.x = x;
-      t.row = row ? row + first : nullptr;
-      t.addend = addend ? addend + first : nullptr;
-      t.y = y + first;
-      t.rows = rows;
-      t.columns = std::min(kPanelColumns, columns_ - first);
-      t.depth = depth_;
-      t.x_step = x_step;
-      t.y_step = columns_;
-      kernel.run(t);
+      const int64_t p = 2 * (back ? end - 1 - (i - begin) : i), first = p * kPanelColumns;
+      if (p + 1 == panels) {
+        multiply(first, columns_, kernel.run);
+        continue;
+      }
+      const int64_t middle = first + kPanelColumns, last = EndOf(p + 1, columns_);
+      if (rows <= kernel.pair_rows && last == middle + kPanelColumns) {
+        multiply(first, last, kernel.run_pair);
+        continue;
+      }
+      multiply(first, middle, kernel.run);
+      multiply(middle, last, kernel.run);
     }
   };
-  const int64_t team = std::min<int64_t>(TeamAtHand(), panels);
+  const bool large = rows * depth_ * columns_ >= kPieceFloats;
+  const int64_t team = large ? std::min<int64_t>(TeamAtHand(), pairs) : 1;
   // A thread has the same part in each product.
-  if (rows * depth_ * columns_ >= kPieceFloats && team > 1)
+  if (team > 1)
     ForPieces(team, 1, [&](int64_t first, int64_t last) {
-      some(first * panels / team, last * panels / team);
+      some(first * pairs / team, last * pairs / team);
     });
   else
-    some(0, panels);
+    some(0, pairs);
 }
 
 }  // namespace weft::cpu

@@ -41,8 +41,9 @@ struct Extents {
 };
 /// Around whole vectors, panels and blocks of rows, for one thread and for more.
 constexpr Extents kExtents[] = {{1, 2},    {3, 15},   {7, 16},   {5, 17},   {64, 31},  {13, 32},
-                                {2, 33},   {40, 47},  {9, 48},   {129, 49}, {31, 64},  {128, 95},
-                                {257, 96}, {70, 530}, {300, 97}, {20, 801}, {513, 144}};
+                                {2, 33},   {40, 47},  {9, 48},   {129, 49}, {31, 64},  {200, 63},
+                                {97, 65},  {64, 112}, {33, 113}, {128, 95}, {257, 96}, {70, 530},
+                                {300, 97}, {20, 801}, {513, 144}};
 
 TEST_CASE("every instruction set: all numbers of rows, odd extents, what is added") {
   int kernels = 0;
