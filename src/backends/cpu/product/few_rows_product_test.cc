@@ -22,11 +22,13 @@ double At(const Tensor& b, int64_t k, int64_t j, bool transposed) {
 std::vector<double> Sums(const Tensor& a, const Tensor& b, bool transposed) {
   const int64_t depth = a.dims().back(), rows = a.num_elements() / depth,
                 columns = b.num_elements() / depth;
+  const auto *x = a.data_as<float>(), *matrix = b.data_as<float>();
   std::vector<double> y;
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       double sum = 0;
-      for (int64_t k = 0; k < depth; ++k) sum += a.at(i * depth + k) * At(b, k, j, transposed);
+      for (int64_t k = 0; k < depth; ++k)
+        sum += double(x[i * depth + k]) * matrix[transposed ? j * depth + k : k * columns + j];
       y.push_back(sum);
     }
   return y;
@@ -82,10 +84,9 @@ TEST_CASE("every instruction set: all numbers of rows, odd extents, what is adde
             auto got = std::make_shared<Tensor>(DType::kF32, Ns{rows, e.columns});
             std::copy_n(y.data() + 64, want.size(), got->mutable_data_as<float>());
             CHECK(Difference(*got, want) < 1e-5);
-            for (size_t i = 0; i < 64; ++i) {
-              CHECK(y[i] == kStays);
-              CHECK(y[y.size() - 1 - i] == kStays);
-            }
+            const auto stays = [](float f) { return f == kStays; };
+            CHECK(std::all_of(y.begin(), y.begin() + 64, stays));
+            CHECK(std::all_of(y.end() - 64, y.end(), stays));
           }
         }
       }
