@@ -157,9 +157,10 @@ typedef struct WeftBackendDef {
 
 /* ---- delegates: engines that run parts of a graph ---- */
 
-typedef struct WeftOptions WeftOptions; /* what the user has set, and defaults: host->option_* */
-typedef struct WeftBytes WeftBytes;     /* what an engine writes: host->bytes_write */
-typedef struct WeftRows WeftRows;       /* of a profile: host->rows_add */
+typedef struct WeftDelegateOptions
+    WeftDelegateOptions;            /* what the user has set, and defaults: host->option_* */
+typedef struct WeftBytes WeftBytes; /* what an engine writes: host->bytes_write */
+typedef struct WeftRows WeftRows;   /* of a profile: host->rows_add */
 
 /* An option of a delegate, as in --delegate openvino:streams=2. One of the name `profile`, a bool,
  * is set where `profile` below is going to be asked. */
@@ -181,7 +182,7 @@ enum {
 typedef struct WeftRegion {
   size_t struct_size;
   const WeftGraph* graph;
-  const WeftOptions* options;
+  const WeftDelegateOptions* options;
   int32_t threads; /* of the program; the engine takes no more */
   int32_t extents; /* WEFT_EXTENTS_* */
 } WeftRegion;
@@ -220,7 +221,7 @@ typedef struct WeftDelegateDef {
   WeftStatus (*version)(void* user, const char** text);
   /* May the node be part of a region? WEFT_E_UNSUPPORTED: no, with the reason by host->fail. The
    * engine is open. */
-  WeftStatus (*supports)(void* user, const WeftOptions* options, const WeftGraph* graph,
+  WeftStatus (*supports)(void* user, const WeftDelegateOptions* options, const WeftGraph* graph,
                          const WeftNode* node);
   /* Makes what `prepare` makes instances of. WEFT_E_UNSUPPORTED: the region's nodes run elsewhere.
    * Null `engine` is not allowed on success. */
@@ -325,10 +326,11 @@ typedef struct WeftHost {
 
   /* Delegates. */
   WeftStatus (*register_delegate)(const WeftDelegateDef* def);
-  WeftStatus (*option_int)(const WeftOptions* options, const char* name,
+  WeftStatus (*option_int)(const WeftDelegateOptions* options, const char* name,
                            int64_t* value); /* b too */
-  WeftStatus (*option_float)(const WeftOptions* options, const char* name, double* value);
-  WeftStatus (*option_string)(const WeftOptions* options, const char* name, const char** value);
+  WeftStatus (*option_float)(const WeftDelegateOptions* options, const char* name, double* value);
+  WeftStatus (*option_string)(const WeftDelegateOptions* options, const char* name,
+                              const char** value);
   WeftStatus (*bytes_write)(WeftBytes* bytes, const void* data, size_t size);
   /* `name`: what the user's graph calls it, or a step of the engine's own. */
   WeftStatus (*rows_add)(WeftRows* rows, const char* name, const char* kind, double us);

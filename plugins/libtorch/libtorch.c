@@ -23,7 +23,7 @@ static WeftStatus BuildNode(Build* b, const WeftNode* node) {
              : Fail(WEFT_E_UNSUPPORTED, "%.200s: libtorch has no form of it", weft->node_op(node));
 }
 
-static WeftStatus Supports(void* user, const WeftOptions* options, const WeftGraph* graph,
+static WeftStatus Supports(void* user, const WeftDelegateOptions* options, const WeftGraph* graph,
                            const WeftNode* node) {
   Build b = {.graph = graph, .dry = true};
   (void)user, (void)options;

@@ -30,12 +30,12 @@ static const WeftOptionDef kOptions[] = {
 
 /* ---- options ---- */
 
-static int64_t Int(const WeftOptions* options, const char* name) {
+static int64_t Int(const WeftDelegateOptions* options, const char* name) {
   int64_t value = 0;
   weft->option_int(options, name, &value);
   return value;
 }
-static const char* Text(const WeftOptions* options, const char* name) {
+static const char* Text(const WeftDelegateOptions* options, const char* name) {
   const char* value = "";
   weft->option_string(options, name, &value);
   return value;
@@ -55,7 +55,7 @@ typedef struct Fault {
   int64_t at;
 } Fault;
 
-static Fault FaultOf(const WeftOptions* options) {
+static Fault FaultOf(const WeftDelegateOptions* options) {
   Fault f;
   const char* code = Text(options, "code");
   snprintf(f.place, sizeof f.place, "%s", Text(options, "fail"));
@@ -107,7 +107,7 @@ static WeftStatus Version(void* user, const char** text) {
   return WEFT_OK;
 }
 
-static WeftStatus Supports(void* user, const WeftOptions* options, const WeftGraph* graph,
+static WeftStatus Supports(void* user, const WeftDelegateOptions* options, const WeftGraph* graph,
                            const WeftNode* node) {
   const Fault fault = FaultOf(options);
   const char *op = weft->node_op(node), *only = Text(options, "only");

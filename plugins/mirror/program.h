@@ -1,5 +1,4 @@
-/* program.h: programs of Weft, by weft/weft.h; apart from mirror.c, since that header and
- * weft/plugin.h have a WeftOptions each. */
+/* program.h: programs of Weft, by weft/weft.h. */
 #ifndef MIRROR_PROGRAM_H_
 #define MIRROR_PROGRAM_H_
 

@@ -833,7 +833,7 @@ static const char* RefusesOperand(const WeftGraph* graph, WeftEntry entry, uint3
   return NULL;
 }
 
-static WeftStatus Supports(void* user, const WeftOptions* given, const WeftGraph* graph,
+static WeftStatus Supports(void* user, const WeftDelegateOptions* given, const WeftGraph* graph,
                            const WeftNode* node) {
   const char *why = NULL, *op = weft->node_op(node);
   char word[64];

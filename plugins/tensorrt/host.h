@@ -42,7 +42,7 @@ WeftStatus Guarded(F f) noexcept {
 
 /// What the user has set, and defaults.
 struct Settings {
-  explicit Settings(const WeftOptions* options);
+  explicit Settings(const WeftDelegateOptions* options);
   /// What an engine depends on, as text.
   std::string Key() const;
 

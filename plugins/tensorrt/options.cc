@@ -18,12 +18,12 @@ const size_t kNumOptions = sizeof kOptions / sizeof *kOptions;
 
 namespace {
 
-int64_t Int(const WeftOptions* options, const char* name) {
+int64_t Int(const WeftDelegateOptions* options, const char* name) {
   int64_t value = 0;
   Check(weft->option_int(options, name, &value));
   return value;
 }
-std::string Text(const WeftOptions* options, const char* name) {
+std::string Text(const WeftDelegateOptions* options, const char* name) {
   const char* value = "";
   Check(weft->option_string(options, name, &value));
   return value;
@@ -31,7 +31,7 @@ std::string Text(const WeftOptions* options, const char* name) {
 
 }  // namespace
 
-Settings::Settings(const WeftOptions* options)
+Settings::Settings(const WeftDelegateOptions* options)
     : tf32(Int(options, "tf32") != 0),
       fp16(Int(options, "fp16") != 0),
       bf16(Int(options, "bf16") != 0),

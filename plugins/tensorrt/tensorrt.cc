@@ -37,7 +37,8 @@ WeftStatus Version(void*, const char** text) {
   });
 }
 
-WeftStatus Supports(void*, const WeftOptions*, const WeftGraph* graph, const WeftNode* node) {
+WeftStatus Supports(void*, const WeftDelegateOptions*, const WeftGraph* graph,
+                    const WeftNode* node) {
   return Guarded([&] {
     if (std::string why = WhyNot(graph, node); !why.empty())
       throw Failure{WEFT_E_UNSUPPORTED, std::move(why)};

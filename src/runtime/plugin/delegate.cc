@@ -10,7 +10,7 @@
 #include "weft/core/op/staging.h"
 #include "weft/support/strings.h"
 
-struct WeftOptions {
+struct WeftDelegateOptions {
   const weft::DelegateOptions* values;
 };
 struct WeftBytes {
@@ -146,7 +146,7 @@ class PluginDelegate final : public Delegate {
   std::string WhyNot(const Graph& graph, const NodePtr& node,
                      const DelegateOptions& options) const override {
     const WeftGraph looked_at(graph);
-    const WeftOptions given{&options};
+    const WeftDelegateOptions given{&options};
     SetPluginFailure(WEFT_OK, {});
     const WeftStatus status = d_->def.supports(d_->def.user, &given, &looked_at, HandleOf(node));
     if (status == WEFT_OK) return {};
@@ -181,7 +181,7 @@ class PluginDelegate final : public Delegate {
   template <class F>
   static void With(const DelegateRegion& region, F f) {
     const WeftGraph body(*region.body);
-    const WeftOptions options{&region.options};
+    const WeftDelegateOptions options{&region.options};
     WeftRegion r{};
     r.struct_size = sizeof r;
     r.graph = &body;
@@ -235,7 +235,7 @@ WeftStatus RegisterDelegateDef(const WeftDelegateDef* given) {
 
 // ---- what delegates ask ----
 
-const std::string& ValueOf(const WeftOptions* options, const char* name) {
+const std::string& ValueOf(const WeftDelegateOptions* options, const char* name) {
   WEFT_CHECK(options, kApiMisuse, "an option is asked for with a null pointer");
   const auto it = options->values->find(RequiredText(name, "the name of an option"));
   WEFT_CHECK(it != options->values->end(), kApiMisuse, "there is no option '{}'", name);
@@ -247,21 +247,21 @@ WeftEntry EntryHandle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; 
 [[maybe_unused]] const bool registered = [] {
   WeftHost& h = PluginHost();
   h.register_delegate = RegisterDelegateDef;
-  h.option_int = [](const WeftOptions* options, const char* name, int64_t* value) {
+  h.option_int = [](const WeftDelegateOptions* options, const char* name, int64_t* value) {
     return Guard([&] {
       const auto n = TryParseInt64(ValueOf(options, name));
       WEFT_CHECK(n && value, kApiMisuse, "option '{}' is not an integer", name);
       *value = *n;
     });
   };
-  h.option_float = [](const WeftOptions* options, const char* name, double* value) {
+  h.option_float = [](const WeftDelegateOptions* options, const char* name, double* value) {
     return Guard([&] {
       const auto x = TryParseDouble(ValueOf(options, name));
       WEFT_CHECK(x && value, kApiMisuse, "option '{}' is not a number", name);
       *value = *x;
     });
   };
-  h.option_string = [](const WeftOptions* options, const char* name, const char** value) {
+  h.option_string = [](const WeftDelegateOptions* options, const char* name, const char** value) {
     return Guard([&] {
       WEFT_CHECK(value, kApiMisuse, "option_string was given a null pointer");
       *value = ValueOf(options, name).c_str();
