@@ -68,7 +68,8 @@ std::string WhatDiffers(const fuzz::RandomGraph& g, const std::vector<std::strin
   CompileOptions options;
   options.backend = "cpu";
   options.pipeline = Divided(g, players).ToString();
-  options.threads = 2;
+  // Teams of two wait long for each other where tests run side by side.
+  options.threads = g.seed % 4 == 0 ? 2 : 1;
   const auto program = Compile(g.graph, options);
   *regions += program->stats().delegated;
   Session session(program);
