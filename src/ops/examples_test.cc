@@ -45,6 +45,7 @@ const std::map<std::string, std::string>& Exceptions() {
       {"weft::Assign", "writes a variable; runtime tests, tests/training"},
       {"weft::Concurrent", "an example holds no body; concurrent_bodies_test, pair_loops"},
       {"weft::Derivative", "an example holds no body; derivative_test"},
+      {"weft::Delegated", "an example holds no body; delegates_test, golden files of the pass"},
       {"weft::Fused", "an example holds no body; neural_test, golden files of fusion"},
       {"weft::Region", "an example holds no body; region_program_test, split_regions"},
       {"weft::Sizes", "an example holds no body; region_program_test, split_regions"},
