@@ -58,6 +58,7 @@ struct Request {
 /// What `n` lacks to be differentiated, by kind of reason.
 std::string WhyNone(NodePtr n) {
   if (IsOp(n, builtin::kFused)) return "fused already; differentiate before the pass Fusion";
+  if (IsOp(n, builtin::kDelegated)) return "given to a delegate already; differentiate before";
   for (const auto& [name, value] : n->attrs.dict)
     if (value.is<GraphPtr>()) return "it holds a graph, and its operator has no FGradient";
   const auto& mutates = Op::GetAttr<FMutateInputs>("FMutateInputs");

@@ -177,13 +177,12 @@ std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
     if (q.backend && q.backend->device())
       return std::make_unique<DelegatedDeviceCall>(std::move(call));
     return std::make_unique<DelegatedCall>(std::move(call));
-  } catch (const Error& e) {
+  } catch (Error& e) {
     // A program of our own would copy operands to the host and back.
     const bool here = !(q.backend && q.backend->device());
     if (e.code() != ErrorCode::kUnsupported || !here) {
-      Error placed = e;
-      placed.AddPlace(WhatItRuns(q.node));
-      throw placed;
+      e.AddPlace(WhatItRuns(q.node));
+      throw;
     }
     why = e.message();
   }
