@@ -21,8 +21,8 @@ constexpr int kOurs = -1;
 /// Of a machine of two cores, where nobody has measured: operations and bytes a microsecond.
 constexpr double kFlops = 1e5, kBytes = 1e4;
 /// What a tensor that crosses a border costs: its share of a call, that two teams of threads take
-/// turns, and that it is read again by who may have kept it in blocks or registers. Microseconds; of
-/// an encoder cut in pieces half of them were lost with 5.
+/// turns, and that it is read again by who may have kept it in blocks or registers. Microseconds;
+/// with 5 an encoder was cut in pieces that took twice the time.
 constexpr double kCall = 40;
 constexpr int64_t kMostWork = int64_t{1} << 28, kMostRounds = 8;
 

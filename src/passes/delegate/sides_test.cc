@@ -32,7 +32,7 @@ double CostOf(const Problem& p, const std::vector<int>& sides) {
   for (const NodePtr& n : p.order)
     for (const NodeEntry& e : n->inputs)
       if (!e.node->is_variable() && side_of[e.node->id()] != side_of[n->id()])
-        cost += 5 + 2 * double(ArenaBytes(types[e], shapes[e]).value()) / 1e4;
+        cost += 40 + 2 * double(ArenaBytes(types[e], shapes[e]).value()) / 1e4;
   return cost;
 }
 
@@ -58,7 +58,7 @@ Problem MakeProblem(uint64_t seed, int engines) {
     std::vector<double> us;
     std::vector<int> takers;
     for (int side = -1; side < engines; ++side) {
-      us.push_back(double(rng() % 30));
+      us.push_back(double(rng() % 240));
       if (side >= 0 && !n->is_variable() && rng() % 4) takers.push_back(side);
     }
     costs.set(n, Floats(us.begin(), us.end()));

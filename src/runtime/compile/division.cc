@@ -194,8 +194,8 @@ class Chooser {
     r.choice = std::move(choice);
     return r;
   }
-  /// In turns of several runs, so that what else the machine does hits all alike, and each finds the
-  /// caches as it left them.
+  /// In turns of several runs, so that what else the machine does hits all alike, and each finds
+  /// the caches as it left them.
   void Time(std::vector<Runner>* runners) const {
     std::vector<Session> sessions;
     std::vector<std::vector<std::shared_ptr<Tensor>>> outputs(runners->size());
