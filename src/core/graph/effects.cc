@@ -108,6 +108,24 @@ bool HasEffects(const Graph& graph) {
   return false;
 }
 
+void MoveControlEdges(const NodePtr& node, const std::unordered_map<NodeId, NodePtr>& heirs) {
+  const NodePtr own = heirs.at(node->id());
+  const auto heir = [&](const NodePtr& other) {
+    const auto it = heirs.find(other->id());
+    return it == heirs.end() ? other : it->second;
+  };
+  for (Node* d : node->control_deps)
+    if (const NodePtr before = heir(d); before != own) own->control_deps.push_back(before);
+  node->control_deps.clear();
+  std::vector<NodePtr> after;
+  for (const Use& u : node->uses())
+    if (u.control) after.push_back(u.user);
+  for (const NodePtr& user : after) {
+    user->control_deps.remove(node);
+    if (const NodePtr behind = heir(user); behind != own) behind->control_deps.push_back(own);
+  }
+}
+
 bool IsState(const NodePtr& variable) {
   if (!variable || !variable->is_variable()) return false;
   if (SaysState(variable)) return true;

@@ -86,7 +86,7 @@ class Divider {
     for (const auto& [from, to] : results_) g_.ReplaceUses(from, to);
     for (const auto& [region, origin] : origins_) g_.SetOrigin(region, origin);
     for (const NodePtr& n : order_)
-      if (place_[n->id()].taken) MoveControl(n);
+      if (place_[n->id()].taken) MoveControlEdges(n, region_of_);
     for (auto n = order_.rbegin(); n != order_.rend(); ++n)
       if (place_[(*n)->id()].taken) g_.Erase(*n);
     g_.EraseDead();
@@ -288,21 +288,21 @@ class Divider {
   /// Inputs that nothing in the region reads, but for what sizes in it depend on: each symbol has
   /// to be a dimension of some input.
   void AddSizes(Region* r) {
-    std::unordered_set<SymInt> told;
-    std::vector<SymInt> mentioned;
+    std::unordered_set<SymInt> told, mentioned;
     for (const auto& [key, entry] : r->inside) {
       const Shape& shape = shapes_[NodeEntry(g_.node(key.id), key.index)];
       for (SymInt d : shape.dims())
         if (d.known() && d.is_symbol() && entry.node->is_variable())
           told.insert(d);
         else if (d.known())
-          for (SymInt s : d.Symbols()) mentioned.push_back(s);
+          for (SymInt s : d.Symbols()) mentioned.insert(s);
     }
-    std::sort(mentioned.begin(), mentioned.end(),
-              [&](SymInt a, SymInt b) { return a.symbol_name() < b.symbol_name(); });
+    std::vector<SymInt> missing;
     for (SymInt s : mentioned)
-      if (const auto it = told_.find(s); it != told_.end() && told.insert(s).second)
-        Inside(r, it->second);
+      if (told_.count(s) && !told.count(s)) missing.push_back(s);
+    std::sort(missing.begin(), missing.end(),
+              [](SymInt a, SymInt b) { return a.symbol_name() < b.symbol_name(); });
+    for (SymInt s : missing) Inside(r, told_.at(s));
   }
   void MakeRegion(const std::vector<NodePtr>& nodes) {
     Region r;
@@ -343,26 +343,6 @@ class Divider {
     for (size_t k = 0; k < given.size(); ++k)
       results_.emplace_back(given[k], NodeEntry(region, uint32_t(k)));
   }
-  /// Before the region runs what ran before a node in it, after it what ran after one: of two nodes
-  /// with an edge to or from one with an effect between them, the levels differ.
-  void MoveControl(const NodePtr& n) {
-    const NodePtr region = region_of_.at(n->id());
-    const auto heir = [&](const NodePtr& other) {
-      const auto it = region_of_.find(other->id());
-      return it == region_of_.end() ? other : it->second;
-    };
-    for (Node* d : n->control_deps)
-      if (const NodePtr before = heir(d); before != region) region->control_deps.push_back(before);
-    n->control_deps.clear();
-    std::vector<NodePtr> after;
-    for (const Use& u : n->uses())
-      if (u.control) after.push_back(u.user);
-    for (const NodePtr& user : after) {
-      user->control_deps.remove(n);
-      if (const NodePtr behind = heir(user); behind != region)
-        behind->control_deps.push_back(region);
-    }
-  }
   static Origin OriginOf(const std::vector<NodePtr>& nodes) {
     std::vector<std::string> names;
     std::unordered_set<std::string> seen;
@@ -383,8 +363,8 @@ class Divider {
       // A followed one is computed in the region as well, and outside if anybody reads it there.
       if (!r.inside.count(NodeEntry(u.user).key()) || place_[u.user->id()].followed) return true;
     }
-    return std::any_of(g_.outputs.begin(), g_.outputs.end(),
-                       [&](const NodeEntry& out) { return out == e; });
+    return g_.is_output(e.node) && std::any_of(g_.outputs.begin(), g_.outputs.end(),
+                                               [&](const NodeEntry& out) { return out == e; });
   }
 
   Graph g_;

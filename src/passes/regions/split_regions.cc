@@ -25,6 +25,7 @@
 #include <unordered_map>
 
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
@@ -69,7 +70,7 @@ class Splitter {
     for (int level = 0; level <= last_level_; ++level) AddRegion(level);
     for (const auto& [from, to] : results_) g_.ReplaceUses(from, to);
     for (const NodePtr& n : order_)
-      if (region_of_.count(n->id())) MoveControl(n);
+      if (region_of_.count(n->id())) MoveControlEdges(n, region_of_);
     for (auto n = order_.rbegin(); n != order_.rend(); ++n)
       if (region_of_.count((*n)->id())) g_.Erase(*n);
     g_.EraseDead();
@@ -323,27 +324,8 @@ class Splitter {
       const Place& p = places_[u.user->id()];
       if (!p.in_region || p.level != level) return true;
     }
-    return std::any_of(g_.outputs.begin(), g_.outputs.end(),
-                       [&](const NodeEntry& out) { return out == e; });
-  }
-  /// Before the region runs what ran before a node in it, after it what ran after one.
-  void MoveControl(const NodePtr& n) {
-    const NodePtr region = region_of_.at(n->id());
-    const auto heir = [&](const NodePtr& other) {
-      const auto it = region_of_.find(other->id());
-      return it == region_of_.end() ? other : it->second;
-    };
-    for (Node* d : n->control_deps)
-      if (const NodePtr before = heir(d); before != region) region->control_deps.push_back(before);
-    n->control_deps.clear();
-    std::vector<NodePtr> after;
-    for (const Use& u : n->uses())
-      if (u.control) after.push_back(u.user);
-    for (const NodePtr& user : after) {
-      user->control_deps.remove(n);
-      if (const NodePtr behind = heir(user); behind != region)
-        behind->control_deps.push_back(region);
-    }
+    return g_.is_output(e.node) && std::any_of(g_.outputs.begin(), g_.outputs.end(),
+                                               [&](const NodeEntry& out) { return out == e; });
   }
   static PassOptions Plain() {
     PassOptions plain;

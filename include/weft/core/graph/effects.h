@@ -14,6 +14,7 @@
 ///   weft::Fused     writes what the weft::Assign nodes of its body write
 #pragma once
 
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,12 @@ WEFT_API bool HasEffects(const Graph& graph);
 /// Nodes in the order of the program: producers and what control edges name first, else by id. What
 /// effects see of each other follows it (OrderMutation).
 WEFT_API std::vector<NodePtr> ProgramOrder(const Graph& graph);
+
+/// For nodes that become part of others: the control edges of `node` are then those of its heir.
+/// What ran before it, or the heir of that, runs before the heir, and the heir before what ran
+/// behind it; edges inside one heir go. `heirs`: by id, `node` among them; others stay themselves.
+WEFT_API void MoveControlEdges(const NodePtr& node,
+                               const std::unordered_map<NodeId, NodePtr>& heirs);
 
 /// The variable's content is state of a session: not fed, not a constant.
 WEFT_API bool IsState(const NodePtr& variable);
