@@ -1,6 +1,8 @@
 /// attention_kernel.cc: the inner loops of attention, compiled for each instruction set.
 #include "attention_kernel.h"
 
+#include "backends/cpu/util/best_variant.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -51,12 +53,8 @@ const AttentionKernel* AttentionKernelNumber(int i) {
 }
 
 const AttentionKernel& BestAttentionKernel() {
-  static const AttentionKernel* best = [] {
-    int i = 0;
-    while (AttentionKernelNumber(i + 1)) ++i;
-    return AttentionKernelNumber(i);
-  }();
-  return *best;
+  static const AttentionKernel& best = BestVariant(AttentionKernelNumber);
+  return best;
 }
 
 }  // namespace weft::cpu

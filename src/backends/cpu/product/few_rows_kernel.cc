@@ -1,6 +1,8 @@
 /// few_rows_kernel.cc: the inner loops of products of few rows, compiled for each instruction set.
 #include "few_rows_kernel.h"
 
+#include "backends/cpu/util/best_variant.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -55,12 +57,8 @@ const FewRowsKernel* FewRowsKernelNumber(int i) {
 }
 
 const FewRowsKernel& BestFewRowsKernel() {
-  static const FewRowsKernel* best = [] {
-    int i = 0;
-    while (FewRowsKernelNumber(i + 1)) ++i;
-    return FewRowsKernelNumber(i);
-  }();
-  return *best;
+  static const FewRowsKernel& best = BestVariant(FewRowsKernelNumber);
+  return best;
 }
 
 }  // namespace weft::cpu
