@@ -191,7 +191,7 @@ static std::shared_ptr<Backend> BackendOf(const std::string& name) {
   }
 }
 
-std::string WithDelegates(const std::string& backend, const DelegateArgs& delegates) {
+std::string EngineName(const std::string& backend, const DelegateArgs& delegates) {
   return delegates.to.empty() ? backend : backend + "+" + delegates.to;
 }
 
@@ -331,7 +331,7 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
     return p;
   }
   const std::string backend = engine.backend.empty() ? kDefaultBackend : engine.backend;
-  p.engine = ParseEngine(WithDelegates(backend, engine.delegates), engine.passes);
+  p.engine = ParseEngine(EngineName(backend, engine.delegates), engine.passes);
   p.engine.division = engine.delegates.Division();
   const Timer timer;
   const Graph graph = ReadModel(model, ImportFor(inputs));

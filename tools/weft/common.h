@@ -58,7 +58,7 @@ struct Engine {
   DivisionOptions division;
 };
 /// "cpu" and what --delegate says.
-std::string WithDelegates(const std::string& backend, const DelegateArgs& delegates);
+std::string EngineName(const std::string& backend, const DelegateArgs& delegates);
 /// Is there a backend module of that name, whatever its parameters?
 bool IsEngine(const std::string& text);
 /// Throws kUsage for parameters that the backend does not know, kUnsupported for an unknown

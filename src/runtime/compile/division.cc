@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -28,7 +27,7 @@ namespace {
 
 /// Seconds that the timing of one division takes, and how much faster another has to be than none.
 constexpr double kSeconds = 0.5, kGain = 1.01;
-constexpr int kLeastRounds = 2, kMostRounds = 50, kTurn = 6, kProfiles = 3;
+constexpr int kLeastRounds = 2, kMostRounds = 50, kTurn = 6;
 /// What a node that the arithmetic is in weighs among those that it is fused with.
 constexpr double kHeavy = 20;
 
@@ -41,7 +40,7 @@ struct Choice {
 class Chooser {
  public:
   Chooser(const Graph& graph, const Pipeline& pipeline, const CompileOptions& options)
-      : options_(options) {
+      : options_(options), given_(graph) {
     bool behind = false;
     Pipeline head;
     for (const PassSpec& p : pipeline.passes()) {
@@ -50,21 +49,15 @@ class Chooser {
     }
     options_.division.choice = "all";
     options_.memory.budget = {};
-    PassOptions passes = options_.passes;
-    std::vector<PassRecord> records;
-    passes.records = &records;
-    passes.target = GetBackend(options_.backend)->target();
-    graph_ = ApplyPasses(graph, head, passes);
+    graph_ = Through(head, graph);
     for (const NodePtr& n : graph_.TopoOrder())
       if (!n->is_variable() && !Graph::ConstantOf(NodeEntry(n))) nodes_.push_back(n);
     for (const Option& o : tail_.passes().front().options)
       if (o.name == "to") engines_ = ParseDelegates(std::get<std::string>(o.value));
-    given_ = options_.memory.hints;
-    const ChosenDims chosen = ChooseDims(graph, given_);
+    const ChosenDims chosen = ChooseDims(graph, options_.memory.hints);
     WEFT_CHECK(chosen.failure.empty(), kBadBinding, "no dimensions to time the model at: {}",
                chosen.failure);
     bindings_ = chosen.bindings;
-    inputs_ = SampleInputs(graph, 1, bindings_);
   }
 
   Divided Run() {
@@ -80,6 +73,13 @@ class Chooser {
  private:
   // ---- programs ----
 
+  Graph Through(const Pipeline& pipeline, const Graph& graph) const {
+    PassOptions passes = options_.passes;
+    std::vector<PassRecord> records;
+    passes.records = &records;
+    passes.target = GetBackend(options_.backend)->target();
+    return ApplyPasses(graph, pipeline, passes);
+  }
   Pipeline PipelineOf(const std::string& choice, const std::string& to) const {
     Pipeline p;
     for (PassSpec spec : tail_.passes()) {
@@ -112,18 +112,25 @@ class Chooser {
         for (const std::string& name : NamesOf(nodes[i]))
           if (!name.empty()) by_name_[name].push_back(i);
     }
-    /// False where no node has one of the names.
-    bool Add(const std::vector<std::string>& names, double us) {
+    /// Those that have one of the names.
+    std::set<size_t> Find(const std::vector<std::string>& names) const {
       std::set<size_t> all;
       for (const std::string& name : names)
         if (const auto it = by_name_.find(name); it != by_name_.end())
           all.insert(it->second.begin(), it->second.end());
+      return all;
+    }
+    /// False where no node has one of the names.
+    bool Add(const std::vector<std::string>& names, double us) {
+      const std::set<size_t> all = Find(names);
       double weight = 0;
       for (const size_t i : all) weight += WeightOf(nodes_[i]);
-      for (const size_t i : all) us_[i] = std::max(us_[i], 0.0) + us * WeightOf(nodes_[i]) / weight;
+      for (const size_t i : all) Add(i, us * WeightOf(nodes_[i]) / weight);
       return !all.empty();
     }
-    double& operator[](size_t i) { return us_[i]; }
+    void Add(size_t i, double us) { us_[i] = Known(i) + us; }
+    double operator[](size_t i) const { return us_[i]; }
+    double Known(size_t i) const { return std::max(us_[i], 0.0); }  ///< 0 where nothing is
     static std::vector<std::string> NamesOf(const NodePtr& n) {
       std::vector<std::string> names{n->attrs.name};
       if (n->origin()) names.insert(names.end(), n->origin()->begin(), n->origin()->end());
@@ -142,42 +149,23 @@ class Chooser {
     if (row.origin) names.insert(names.end(), row.origin->begin(), row.origin->end());
     return names;
   }
-  std::vector<StepTime> ProfileOf(Session* session) const {
-    std::vector<StepTime> least;
-    for (int k = 0; k < kProfiles; ++k) {
-      std::vector<StepTime> rows = session->Profile(inputs_);
-      if (least.size() != rows.size()) {
-        least = std::move(rows);
-        continue;
-      }
-      for (size_t i = 0; i < rows.size(); ++i)
-        least[i].microseconds = std::min(least[i].microseconds, rows[i].microseconds);
-    }
-    return least;
+  std::vector<ProfileRow> ProfileOf(const std::shared_ptr<const Program>& program) const {
+    Session session(program);
+    return ProfileSteps([&] { return session.Profile(inputs_); }, Machine());
   }
   /// What nodes cost with an engine: by its own rows, and where it has none, as nodes cost here, in
   /// the proportion in which the region as a whole does.
-  void AddTheirs(const std::vector<StepTime>& rows, Costs* ours, Costs* theirs) const {
+  static void AddTheirs(const std::vector<ProfileRow>& rows, const Costs& ours, Costs* theirs) {
     for (size_t r = 0; r < rows.size(); ++r) {
       if (rows[r].kind != "delegate") continue;
       double left = rows[r].microseconds;
       for (size_t k = r + 1; k < rows.size() && rows[k].kind == "engine"; ++k)
         if (!theirs->Add(NamesOf(rows[k]), rows[k].microseconds)) left += rows[k].microseconds;
-      std::vector<size_t> inside;
+      const std::set<size_t> inside = ours.Find(NamesOf(rows[r]));
       double sum = 0;
-      const std::vector<std::string> names = NamesOf(rows[r]);
-      const std::set<std::string> in(names.begin(), names.end());
-      for (size_t i = 0; i < nodes_.size(); ++i) {
-        const std::vector<std::string> own = Costs::NamesOf(nodes_[i]);
-        if (std::none_of(own.begin(), own.end(), [&](const auto& s) { return in.count(s); }))
-          continue;
-        inside.push_back(i);
-        sum += std::max((*ours)[i], 0.0);
-      }
-      for (const size_t i : inside) {
-        const double share = sum > 0 ? std::max((*ours)[i], 0.0) / sum : 1 / double(inside.size());
-        (*theirs)[i] = std::max((*theirs)[i], 0.0) + left * share;
-      }
+      for (const size_t i : inside) sum += ours.Known(i);
+      for (const size_t i : inside)
+        theirs->Add(i, left * (sum > 0 ? ours.Known(i) / sum : 1 / double(inside.size())));
     }
   }
 
@@ -188,9 +176,9 @@ class Chooser {
     std::shared_ptr<const Program> program;
     double us = std::numeric_limits<double>::infinity();  ///< the least of several runs
   };
-  Runner RunnerOf(Choice choice, const Graph& graph, const std::string& to = {}) const {
+  Runner RunnerOf(Choice choice, const Graph& graph) const {
     Runner r;
-    r.program = Made(graph, PipelineOf(choice.name, to));
+    r.program = Made(graph, PipelineOf(choice.name, {}));
     r.choice = std::move(choice);
     return r;
   }
@@ -214,28 +202,26 @@ class Chooser {
     }
   }
   Choice Race() {
+    inputs_ = SampleInputs(given_, 1, bindings_);
     std::vector<Runner> runners;
     runners.push_back(RunnerOf({"none", {}}, graph_));
     Costs ours(nodes_);
-    {
-      Session session(runners[0].program);
-      for (const StepTime& row : ProfileOf(&session)) ours.Add(NamesOf(row), row.microseconds);
-    }
+    for (const StepTime& row : ProfileOf(runners[0].program))
+      ours.Add(NamesOf(row), row.microseconds);
     std::vector<Costs> theirs;
     for (DelegateSpec engine : engines_) {
       // Rows of its own cost time, so an engine is asked to tell them only here.
       if (const auto it = engine.options.find("profile"); it != engine.options.end())
         it->second = "1";
-      const Runner all = RunnerOf({"all", {}}, graph_, engine.ToString());
       theirs.emplace_back(nodes_);
-      Session session(all.program);
-      AddTheirs(ProfileOf(&session), &ours, &theirs.back());
+      AddTheirs(ProfileOf(Made(graph_, PipelineOf("all", engine.ToString()))), ours,
+                &theirs.back());
     }
     runners.push_back(RunnerOf({"all", {}}, graph_));
     NodeMap<Floats> costs;
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      Floats row{std::vector<double>{std::max(ours[i], 0.0)}};
-      for (Costs& c : theirs) row.push_back(c[i]);
+      Floats row{std::vector<double>{ours.Known(i)}};
+      for (const Costs& c : theirs) row.push_back(c[i]);
       costs.set(nodes_[i], std::move(row));
     }
     Graph costed = graph_;
@@ -255,13 +241,7 @@ class Chooser {
 
   /// What the pass chooses by costs: each node's side, in runs. Empty: nothing is given away.
   std::vector<std::pair<int, int>> SidesIn(const Graph& costed) const {
-    PassOptions passes = options_.passes;
-    std::vector<PassRecord> records;
-    passes.records = &records;
-    passes.target = GetBackend(options_.backend)->target();
-    Pipeline divide;
-    divide.push_back(PipelineOf("auto", {}).passes().front());
-    const Graph divided = ApplyPasses(costed, divide, passes);
+    const Graph divided = Through({PipelineOf("auto", {}).passes().front()}, costed);
     std::unordered_map<std::string, int> side_of;
     for (const NodePtr& n : divided.TopoOrder()) {
       if (!IsOp(n, builtin::kDelegated)) continue;
@@ -345,12 +325,13 @@ class Chooser {
   }
 
   CompileOptions options_;
+  const Graph& given_;
   Pipeline tail_;  ///< from the pass Delegate on
   Graph graph_;    ///< as it comes to it
   std::vector<NodePtr> nodes_;
   std::vector<DelegateSpec> engines_;
-  SymBindings given_, bindings_;
-  std::vector<TensorPtr> inputs_;
+  SymBindings bindings_;
+  std::vector<TensorPtr> inputs_;  ///< of timed runs
 };
 
 }  // namespace

@@ -1,10 +1,8 @@
 /// delegated_call.cc: what runs a weft::Delegated node: the engine of a delegate, compiled once for
 /// a body, extents and threads, and shared by all programs that hold the body; where the delegate
 /// is missing or refuses, a program of our own.
-#include <map>
 #include <memory>
 #include <mutex>
-#include <tuple>
 
 #include "engine.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -127,7 +125,7 @@ class OwnCall final : public LibraryCall {
     options.backend = q.backend ? q.backend->name() : "";
     options.threads = q.threads;
     options.calls = q.options;
-    program_ = Compile(std::move(body.graph), options);
+    program_ = Compile(*body.graph, options);
   }
 
   void Run(const void* const* inputs, void* const* outputs, void*) const override {

@@ -89,49 +89,46 @@ void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g) {
 
 RegionBody BodyFor(const ComputeRequest& q) {
   RegionBody out;
-  out.graph = *q.node->attr<GraphPtr>("body");
-  Graph& g = out.graph;
-  const std::vector<NodePtr> inputs = g.inputs();
+  out.graph = q.node->attr<GraphPtr>("body");
+  const std::vector<NodePtr> inputs = out.graph->inputs();
   WEFT_ICHECK(inputs.size() == q.input_dims.size(), "{} has {} operands, its body {}",
               q.node->Describe(), q.input_dims.size(), inputs.size());
-  const ShapeMap shapes = g.GetAttr<ShapeMap>("shape");
-  std::vector<NodePtr> left;
-  bool changed = false;
+  const ShapeMap& shapes = out.graph->GetAttr<ShapeMap>("shape");
+  const auto is_static = [&](size_t i) { return shapes[NodeEntry(inputs[i])].is_static(); };
+  // Some are there for their dimensions.
+  const auto is_read = [&](size_t i) {
+    return !inputs[i]->uses().empty() || out.graph->is_output(inputs[i]);
+  };
+  bool fits = true;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!q.constants[i] && is_read(i)) out.read.push_back(i);
+    fits = fits && !q.constants[i] && is_read(i) && is_static(i);
+  }
+  if (fits) return out;
+  Graph g = *out.graph;
   std::unordered_map<SymInt, SymInt> known;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Shape& declared = shapes[NodeEntry(inputs[i])];
     for (int d = 0; d < declared.rank(); ++d)
       if (declared[d].known() && declared[d].is_symbol())
         known.emplace(declared[d], q.input_dims[i][size_t(d)]);
+    if (!q.constants[i]) continue;
+    g.ReplaceUses(g.at(NodeEntry(inputs[i])), g.AddConstant(q.constants[i], inputs[i]->attrs.name));
+    out.constants_hash =
+        CombineHash(CombineHash(out.constants_hash, i), q.constants[i]->ContentHash());
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const NodeEntry e(inputs[i]);
-    if (q.constants[i]) {
-      g.ReplaceUses(e, g.AddConstant(q.constants[i], inputs[i]->attrs.name));
-      out.constants_hash =
-          CombineHash(CombineHash(out.constants_hash, i), q.constants[i]->ContentHash());
-      changed = true;
-      continue;
-    }
-    // Some are there for their dimensions.
-    if (inputs[i]->uses().empty() && !g.is_output(inputs[i])) {
-      changed = true;
-      continue;
-    }
-    left.push_back(inputs[i]);
-    out.read.push_back(i);
-    if (shapes[e].is_static()) continue;
-    g.SetAttr(inputs[i], "shape", Shape::OfInts(q.input_dims[i]));
-    changed = true;
+  std::vector<NodePtr> left;
+  for (const size_t i : out.read) {
+    left.push_back(g.at(NodeEntry(inputs[i])).node);
+    if (!is_static(i)) g.SetAttr(left.back(), "shape", Shape::OfInts(q.input_dims[i]));
   }
-  if (!changed && known.empty()) return out;
   g.SetInputs(left);
   GiveValues(known, &g);
   for (const char* attr : {"shape", "value", "facts"}) g.DropAttr(attr);
   PassOptions plain;
   plain.verify = false;
   g = ApplyPasses(ProvideTypes(std::move(g), plain), FoldingPipeline(), plain);
-  g = ProvideTypes(std::move(g), plain);
+  out.graph = std::make_shared<const Graph>(ProvideTypes(std::move(g), plain));
   return out;
 }
 
@@ -179,12 +176,12 @@ void SharedEngine::Run(const std::vector<DelegateTensor>& inputs,
   idle_.push_back(std::move(instance));
 }
 
+namespace {
+
 std::string EngineKey(const DelegateSpec& spec, int threads) {
   return fmt::format("{} {}, {} threads, {}", spec.ToString(), spec.delegate->Version(), threads,
                      CpuModel());
 }
-
-namespace {
 
 DelegateSpec SpecOf(const NodePtr& node) {
   const auto text = node->attr<std::string>("delegate");
@@ -192,6 +189,19 @@ DelegateSpec SpecOf(const NodePtr& node) {
   WEFT_CHECK(specs.size() == 1, kBadAttribute, "{} names {} delegates: '{}'", node->Describe(),
              specs.size(), text);
   return std::move(specs[0]);
+}
+
+/// Somewhere in the graph or a body of its nodes.
+bool HoldsDelegated(const Graph& g) {
+  const std::vector<NodePtr> nodes = g.TopoOrder();
+  return std::any_of(nodes.begin(), nodes.end(), [](const NodePtr& n) {
+    if (IsOp(n, builtin::kDelegated)) return true;
+    if (!IsOp(n, builtin::kRegion) && !HasControlBodies(n)) return false;
+    const std::vector<std::string> names = BodyNames(n);
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return HoldsDelegated(*n->attr<GraphPtr>(name));
+    });
+  });
 }
 
 /// Null where the node keeps none that is of use here.
@@ -229,7 +239,7 @@ std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& 
   return Table().Get(
       {held.get(), spec.ToString(), threads, std::move(extents), body.constants_hash}, [&] {
         spec.delegate->Version();  // opens it, or says what is missing
-        const DelegateRegion region{&body.graph, spec.options, threads};
+        const DelegateRegion region{body.graph.get(), spec.options, threads};
         std::shared_ptr<DelegateEngine> engine;
         // What was kept takes every operand.
         if (body.constants_hash == 0) engine = Imported(node, spec, region);
@@ -240,6 +250,7 @@ std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& 
 }
 
 void KeepEngines(Graph* g, const std::string& backend) {
+  if (!HoldsDelegated(*g)) return;
   for (const NodePtr& n : g->TopoOrder()) {
     if (IsOp(n, builtin::kRegion) || HasControlBodies(n))
       for (const std::string& name : BodyNames(n)) {
@@ -250,8 +261,8 @@ void KeepEngines(Graph* g, const std::string& backend) {
     if (!IsOp(n, builtin::kDelegated)) continue;
     try {
       const DelegateSpec spec = SpecOf(n);
-      const RegionBody region{*n->attr<GraphPtr>("body"), {}};
-      const Graph& body = region.graph;
+      const RegionBody region{n->attr<GraphPtr>("body"), {}};
+      const Graph& body = *region.graph;
       if (!DelegateRegion{&body, {}, 1}.is_static()) continue;
       const int threads = BackendFor(backend, 0)->threads();
       std::vector<std::vector<int64_t>> dims;

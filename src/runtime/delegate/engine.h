@@ -14,7 +14,7 @@ namespace weft {
 
 /// The body of a weft::Delegated node for the extents of one call.
 struct RegionBody {
-  Graph graph;
+  GraphPtr graph;            ///< the node's own, where that is of these extents
   std::vector<size_t> read;  ///< inputs of the node that are inputs of the graph, in their order
   /// Of operands that became constants; 0: none did.
   uint64_t constants_hash = 0;

@@ -278,11 +278,13 @@ void PrintReport(const Args& args, const std::vector<Difference>& all, int64_t d
     PrintText(fmt::format("the first that differs: {}\n", first->name));
 }
 
-/// Where one of the two gives parts of the model to other engines: which of them is wrong.
+bool GivesAway(const Side& s) {
+  return s.kind == Side::kEngine && !SplitDelegates(s.text).second.empty();
+}
+/// `suspect` gives parts of the model to other engines: which of them is wrong.
 void PrintDelegatedFault(const Graph& graph, const NamedTensors& inputs, const Side& suspect,
                          const std::vector<TensorPtr>& expected, const Tolerances& tolerances,
                          const Args& args) {
-  if (suspect.kind != Side::kEngine || SplitDelegates(suspect.text).second.empty()) return;
   const Limits limits = args.model.Check();
   const auto make = [&](const DivisionOptions& division) {
     Engine engine = ParseEngine(suspect.text);
@@ -325,7 +327,7 @@ int RunComparePair(const Args& args) {
   tolerances.rtol.CheckNames(names);
   tolerances.atol.CheckNames(names);
   std::optional<Layers> layers;
-  const Graph whole = graph;
+  const Graph whole = args.layerwise ? graph : Graph();
   if (args.layerwise) {
     layers.emplace(std::move(graph));
     graph = layers->graph();
@@ -354,8 +356,8 @@ int RunComparePair(const Args& args) {
       return s.kind == Side::kPeer ? RunOnnxRuntime(whole, "", inputs, limits)
                                    : RunEngine(whole, s.text, inputs, limits);
     };
-    PrintDelegatedFault(whole, inputs, a, results(b), tolerances, args);
-    PrintDelegatedFault(whole, inputs, b, results(a), tolerances, args);
+    if (GivesAway(a)) PrintDelegatedFault(whole, inputs, a, results(b), tolerances, args);
+    if (GivesAway(b)) PrintDelegatedFault(whole, inputs, b, results(a), tolerances, args);
   }
   if (different > 0)
     ThrowError(ErrorCode::kCheckFailed,

@@ -62,7 +62,7 @@ std::string UsOrDash(double us) { return us < 0 ? "-" : fmt::format("{:.1f}", us
 int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
                     const DelegateArgs& delegates) {
   const Limits limits = model.Check();
-  Engine engine = ParseEngine(WithDelegates(kDefaultBackend, delegates));
+  Engine engine = ParseEngine(EngineName(kDefaultBackend, delegates));
   engine.division = delegates.Division();
   const Graph graph = ReadModel(model, ImportFor(inputs));
   const RunInputs made = MakeInputs(graph, inputs, limits);
