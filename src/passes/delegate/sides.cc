@@ -30,8 +30,7 @@ class Sides {
  public:
   Sides(const Graph& g, const std::vector<NodePtr>& order,
         const std::vector<std::vector<int>>& candidates, size_t engines)
-      : g_(g),
-        order_(order),
+      : order_(order),
         candidates_(candidates),
         engines_(engines),
         shapes_(g.GetAttr<ShapeMap>("shape")),
@@ -132,7 +131,6 @@ class Sides {
     return moved;
   }
 
-  const Graph& g_;
   const std::vector<NodePtr>& order_;
   const std::vector<std::vector<int>>& candidates_;
   const size_t engines_;
