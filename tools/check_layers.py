@@ -46,7 +46,7 @@ SUB_ROOMS = {
     },
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "memory": ["binding"], "program": ["memory"],
-        "regions": ["program"], "compile": ["program", "inputs"], "saved": ["delegate"], "session": ["saved"],
+        "regions": ["program"], "own": ["program"], "compile": ["own", "inputs"], "saved": ["delegate"], "session": ["saved"],
         "plugin": ["backend"], "inputs": [""], "delegate": ["compile"],
     },
     "backends/cpu": {

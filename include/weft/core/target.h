@@ -32,7 +32,7 @@ using FCompute = std::function<std::unique_ptr<PreparedCall>(const ComputeReques
 
 /// What passes, tools and the runtime may know about a family of targets.
 struct TargetTraits {
-  /// Kernels are generated for it. False: the reference interpreter runs everything.
+  /// Kernels are generated for it. False: its backend makes programs of whole graphs.
   bool kernels = true;
   /// A copy of many pieces (a concatenation, say) is one loop over the result, not one loop a
   /// piece: a launch costs more than the division that finds the piece.

@@ -1,5 +1,6 @@
 /// ref_backend.cc: the reference backend: every operator by the interpreter, nothing fused, nothing
 /// simplified.
+#include "reference_program.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
 #include "weft/runtime/backend/parameters.h"
@@ -13,6 +14,10 @@ class RefBackend final : public Backend {
   std::string name() const override { return "ref"; }
   Target target() const override { return "ref"; }
   std::string default_pipeline() const override { return InterpretedPipeline().ToString(); }
+  std::shared_ptr<const BackendProgram> MakeProgram(const Graph& graph,
+                                                    const CompileOptions&) override {
+    return MakeReferenceProgram(graph);
+  }
 };
 
 TargetTraits Interpreted() {

@@ -61,6 +61,9 @@ void HostBackend::RunTogether(size_t count, const std::function<void(size_t)>& p
   for (size_t k = 0; k < count; ++k) part(k);
 }
 
+std::shared_ptr<const BackendProgram> Backend::MakeProgram(const Graph&, const CompileOptions&) {
+  return nullptr;
+}
 std::string Backend::default_pipeline() const { return StandardPipeline().ToString(); }
 
 bool Backend::Runs(const std::string& code_target) const {

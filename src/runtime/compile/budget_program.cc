@@ -78,7 +78,7 @@ class BudgetProgram final : public Program::Impl {
     const Program::Impl& first = *ways_.front();
     graph_ = first.graph_;
     place_ = first.place_;
-    on_device_ = first.on_device_;
+    has_homes_ = first.has_homes_;
     num_flags_ = first.num_flags_;
     stats_ = ways_.back()->stats();
   }

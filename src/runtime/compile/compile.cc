@@ -5,8 +5,10 @@
 #include <unordered_set>
 
 #include "budget_program.h"
+#include "constant_extents.h"
 #include "division.h"
 #include "plan_graph.h"
+#include "runtime/own/own_program.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/program/state_values.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -293,19 +295,6 @@ Graph MakePlannedGraph(Graph graph, const Pipeline& pipeline, const PassOptions&
 
 namespace {
 
-/// Of inputs and of state variables, sorted.
-std::vector<std::string> SymbolsOf(const Graph& graph) {
-  std::vector<std::string> symbols = InputSymbols(graph);
-  for (const NodePtr& v : StateVariables(graph))
-    if (const std::optional<Shape> shape = DeclaredShape(v); shape && shape->has_rank())
-      for (SymInt d : shape->dims())
-        for (SymInt s : d.known() ? d.Symbols() : std::vector<SymInt>())
-          symbols.push_back(s.symbol_name());
-  std::sort(symbols.begin(), symbols.end());
-  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
-  return symbols;
-}
-
 void CheckHints(const std::vector<std::string>& symbols, const SymBindings& hints) {
   for (const auto& [name, value] : hints) {
     if (!std::binary_search(symbols.begin(), symbols.end(), name))
@@ -322,7 +311,7 @@ void SetHints(const SymBindings& hints, Graph* graph) {
 
 /// A value of every symbol: those that are given, and likely ones.
 SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
-  const std::vector<std::string> symbols = SymbolsOf(graph), fed = InputSymbols(graph);
+  const std::vector<std::string> symbols = ExtentSymbols(graph), fed = InputSymbols(graph);
   CheckHints(symbols, given);
   SymBindings of_inputs, hints;
   for (const auto& [name, value] : given)
@@ -382,10 +371,14 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   if (options.memory.budget.any()) {
     made = CompileToBudget(std::move(graph), recorded, backend);
   } else {
-    if (!options.memory.hints.empty()) CheckHints(SymbolsOf(graph), options.memory.hints);
+    if (!options.memory.hints.empty()) CheckHints(ExtentSymbols(graph), options.memory.hints);
     SetHints(options.memory.hints, &graph);
-    Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
-    made = MakeAnyProgram(std::move(planned.graph), backend);
+    if (CompilesPerExtents(graph, *backend)) {
+      made = CompilePerExtents(std::move(graph), recorded, backend);
+    } else {
+      Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
+      made = MakeAnyProgram(std::move(planned.graph), backend, recorded);
+    }
   }
   const std::shared_ptr<Program> program = FinishProgram(std::move(made), options.backend, records,
                                                          options.passes.limits, options.calls);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "runtime/compile/constant_extents.h"
 #include "runtime/program/program_impl.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
@@ -18,7 +19,6 @@
 #include "weft/support/check.h"
 #include "weft/support/hash.h"
 #include "weft/support/log.h"
-#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -63,26 +63,6 @@ size_t NodesIn(const Graph& body) {
   for (const NodePtr& p : body.TopoOrder())
     n += !p->is_variable() && !Graph::ConstantOf(NodeEntry(p));
   return n;
-}
-
-/// Of symbols, where attributes of nodes name them.
-void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g) {
-  for (const NodePtr& n : g->TopoOrder()) {
-    std::vector<std::pair<std::string, Shape>> changed;
-    for (const auto& [name, value] : n->attrs.dict) {
-      if (!value.is<Shape>() || !value.get<Shape>().has_rank()) continue;
-      std::vector<SymInt> dims = value.get<Shape>().dims();
-      for (SymInt& d : dims)
-        if (d.known())
-          d = Substitute(d, [&](SymInt s) {
-            const auto it = values.find(s);
-            return it == values.end() ? s : it->second;
-          });
-      if (Shape now(std::move(dims)); !now.same(value.get<Shape>()))
-        changed.emplace_back(name, std::move(now));
-    }
-    for (auto& [name, shape] : changed) g->SetAttr(n, name, std::move(shape));
-  }
 }
 
 }  // namespace

@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "device_bodies.h"
-#include "device_copy.h"
+#include "device_home.h"
 #include "device_session.h"
+#include "home_slot.h"
 #include "planned_program.h"
 #include "weft/core/plan/layout.h"
 #include "weft/support/bounded_cache.h"
@@ -44,7 +45,7 @@ class DeviceProgram final : public PlannedProgram {
  public:
   DeviceProgram(Graph graph, std::shared_ptr<Backend> backend)
       : PlannedProgram(std::move(graph), std::move(backend)) {
-    on_device_ = true;
+    has_homes_ = true;
     place_ = backend_->device()->place();
     for (const Value& v : plan_.values)
       WEFT_CHECK(DTypeBits(v.dtype) > 0, kUnsupported, "tensors of {} have no place on a device",
@@ -168,10 +169,17 @@ class DeviceProgram final : public PlannedProgram {
     const size_t fed = plan_.num_fed();
     for (size_t i = 0; i < plan_.variables.size(); ++i) {
       const int v = plan_.input_values[fed + i];
-      s.base[size_t(plan_.values[size_t(v)].storage)] =
-          s.device_variables[i]->On(backend_, s.stream(), s.variables[i], plan_.written[i]);
+      s.base[size_t(plan_.values[size_t(v)].storage)] = HomeOf(s, i).On(s.stream());
     }
     if (!s.is_part()) s.session->ClearFlags();
+  }
+
+  /// Of variable `i`, with its content.
+  DeviceHome& HomeOf(DeviceState& s, size_t i) const {
+    const std::shared_ptr<Tensor>& host = s.variables[i];
+    return static_cast<DeviceHome&>(
+        s.homes[i]->At(backend_, typeid(DeviceHome), host, plan_.written[i],
+                       [&] { return std::make_unique<DeviceHome>(backend_, host->num_bytes()); }));
   }
 
   void RunSteps(PlannedState& state) const override {
@@ -254,7 +262,7 @@ class DeviceProgram final : public PlannedProgram {
     const std::shared_ptr<DeviceStream::Point> end = later ? s.stream().Mark() : nullptr;
     if (!later) s.stream().Wait();
     session.EndRun(end != nullptr);
-    for (DeviceCopy* v : s.device_variables) v->UsedUntil(end);
+    for (HomeSlot* v : s.homes) static_cast<DeviceHome*>(v->home())->UsedUntil(end);
     const std::vector<TensorPtr> lent = std::exchange(s.lent, {});
     if (!end) {
       check();

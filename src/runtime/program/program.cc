@@ -1,4 +1,4 @@
-/// program.cc: what programs of all kinds are called by, and which kind a graph asks for.
+/// program.cc: what programs of all kinds are called by, and which planned kind a graph asks for.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -124,10 +124,13 @@ void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
     program->written_.push_back(written.count(v.name) > 0);
 }
 
-std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
-                                              const std::shared_ptr<Backend>& backend) {
-  return backend->target().traits().kernels ? MakePlannedProgram(std::move(compiled), backend)
-                                            : MakeReferenceProgram(std::move(compiled));
+bool FitsShape(const IoSpec& spec, const Tensor& t) {
+  if (!spec.shape.has_rank()) return true;
+  bool fits = spec.shape.rank() == t.rank();
+  for (int d = 0; fits && d < t.rank(); ++d)
+    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt)
+      fits = *v == t.dims()[size_t(d)];
+  return fits;
 }
 
 std::shared_ptr<Program> FinishProgram(std::unique_ptr<Program::Impl> program,

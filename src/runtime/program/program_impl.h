@@ -15,7 +15,7 @@
 namespace weft {
 
 class Arena;
-class DeviceCopy;
+class HomeSlot;
 class DeviceSession;
 struct FrameBounds;
 
@@ -53,8 +53,8 @@ struct ProgramState {
   std::vector<std::shared_ptr<Tensor>> variables;  ///< of the store, in the order of variables()
   /// Those of them, by number, that lie in memory of the caller (VariableStore::Adopt).
   std::vector<size_t> adopted;
-  /// The same on a device, for programs that run there.
-  std::vector<DeviceCopy*> device_variables;
+  /// Their homes, for programs that have such.
+  std::vector<HomeSlot*> homes;
   bool is_profiled = false;  ///< steps are timed: Program::Impl::TakeTimes
   /// Given tensors of the right type are written though others hold them.
   bool keeps_outputs = false;
@@ -130,16 +130,13 @@ struct Program::Impl {
   std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
   std::vector<char> written_;              ///< by variable: a run writes it
   bool writes_variables_ = false;
-  bool on_device_ = false;  ///< Run takes State::device_variables
+  bool has_homes_ = false;  ///< Run takes State::homes
   /// Tensors that lie there are taken and given; those of the host always.
   MemoryPlace place_;
   int num_flags_ = 0;  ///< on a device: range flags, those of bodies too
   ProgramStats stats_;
 };
 
-/// Runs a graph that its passes have left: of the kind that the backend and the graph ask for.
-std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
-                                              const std::shared_ptr<Backend>& backend);
 /// The program with all that it is called by and told. `passes` tell the faults, which are kernels.
 std::shared_ptr<Program> FinishProgram(std::unique_ptr<Program::Impl> program,
                                        const std::string& backend_name,
@@ -148,6 +145,9 @@ std::shared_ptr<Program> FinishProgram(std::unique_ptr<Program::Impl> program,
 
 /// Names and types of inputs and outputs, from the graph.
 void DescribeProgram(Program::Impl* program, const std::string& backend_name);
+
+/// Rank and constant dimensions of the tensor are those that the spec declares.
+bool FitsShape(const IoSpec& spec, const Tensor& t);
 
 /// A tensor of the same content that nothing else holds: what a caller may write to.
 std::shared_ptr<Tensor> OwnCopy(const Tensor& t);
@@ -164,8 +164,6 @@ std::shared_ptr<Backend> BackendFor(const std::string& name, int threads);
 /// (kInvalidModel, kUnsupported).
 void CheckEffects(const Graph& graph);
 
-/// Runs every node in the Evaluator on tensors of the sizes that come: the reference.
-std::unique_ptr<Program::Impl> MakeReferenceProgram(Graph graph);
 /// Runs the planned instruction list on host memory.
 std::unique_ptr<Program::Impl> MakeHostProgram(Graph graph, std::shared_ptr<Backend> backend);
 /// Runs it on a backend with memory of its own.

@@ -1,6 +1,9 @@
 /// result_tensors.cc: see result_tensors.h.
 #include "result_tensors.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "weft/support/check.h"
 
 namespace weft {
@@ -47,6 +50,33 @@ std::shared_ptr<Tensor> NewResultOf(ProgramState& state, size_t index, const Ten
   std::shared_ptr<Tensor> made = NewResult(state, index, t.dtype(), t.dims());
   CopyContent(t, made.get());
   return made;
+}
+
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t) {
+  if (!t.is_tensor()) return std::make_shared<Tensor>(t);  // nobody writes to what a list holds
+  auto copy = std::make_shared<Tensor>(t.dtype(), t.dims());
+  CopyContent(t, copy.get());
+  return copy;
+}
+
+std::shared_ptr<Tensor> OwnCopy(const Tensor& t,
+                                const std::vector<std::shared_ptr<Tensor>>& variables) {
+  const auto is_variable = [&](const TensorPtr& e) {
+    return std::find(variables.begin(), variables.end(), e) != variables.end();
+  };
+  const std::vector<TensorPtr>& held = t.elements();
+  if (t.is_tensor() || std::none_of(held.begin(), held.end(), is_variable)) return OwnCopy(t);
+  std::vector<TensorPtr> elements = held;
+  for (TensorPtr& e : elements)
+    if (is_variable(e)) e = OwnCopy(*e);
+  return std::const_pointer_cast<Tensor>(Tensor::List(t.type(), std::move(elements)));
+}
+
+void CopyContent(const Tensor& from, Tensor* to) {
+  if (from.dtype() == DType::kString)
+    to->mutable_strings() = from.strings();
+  else if (from.num_bytes() > 0)
+    std::memmove(to->mutable_data(), from.data(), size_t(from.num_bytes()));
 }
 
 }  // namespace weft

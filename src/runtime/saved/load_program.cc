@@ -6,6 +6,8 @@
 #include <map>
 
 #include "runtime/compile/budget_program.h"
+#include "runtime/compile/constant_extents.h"
+#include "runtime/own/own_program.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/plan/usable_layouts.h"
 #include "runtime/program/body_programs.h"
@@ -46,6 +48,11 @@ class Reader {
     passes.limits = options_.limits;
     std::vector<PassRecord> records;
     passes.records = &records;
+    CompileOptions compile;
+    compile.backend = name;
+    compile.passes.limits = options_.limits;
+    compile.threads = options_.threads;
+    compile.calls = options_.calls;
     const bool plans = backend->target().traits().kernels;
     if (plans) {
       passes.target = backend->target();
@@ -62,7 +69,9 @@ class Reader {
       Graph g = ReadGraph(weftx::GraphTag(k), side);
       CheckEffects(g);
       if (plans) g = WithPlan(ProvideTypes(std::move(g), passes), passes);
-      planned.ways.push_back(MakeAnyProgram(std::move(g), backend));
+      planned.ways.push_back(CompilesPerExtents(g, *backend)
+                                 ? CompilePerExtents(std::move(g), compile, backend)
+                                 : MakeAnyProgram(std::move(g), backend, compile));
       if (!has_budget) continue;
       Program::Impl& way = *planned.ways.back();
       DescribeProgram(&way, name);

@@ -15,15 +15,6 @@
 namespace weft {
 namespace {
 
-bool Fits(const IoSpec& spec, const Tensor& t) {
-  if (!spec.shape.has_rank()) return true;
-  bool fits = spec.shape.rank() == t.rank();
-  for (int d = 0; fits && d < t.rank(); ++d)
-    if (auto v = spec.shape[d].known() ? spec.shape[d].try_value() : std::nullopt)
-      fits = *v == t.dims()[size_t(d)];
-  return fits;
-}
-
 /// A program of the host, or of another device, does not copy what lies elsewhere: that would be
 /// slow, and nobody would see why.
 void CheckPlace(const char* what, const std::string& name, const Tensor& t, MemoryPlace place) {
@@ -45,7 +36,7 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t, MemoryPlace place) {
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->type() == spec.type(), kBadInput,
              "input '{}': expected a value of type {}, got {}", spec.name, spec.type().ToString(),
              t->type().ToString());
-  WEFT_CHECK(Fits(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
+  WEFT_CHECK(FitsShape(spec, *t), kBadInput, "input '{}': expected shape {}, got {}", spec.name,
              spec.shape.ToString(), t->shape().ToString());
   if (!t->on_host()) CheckPlace("input", spec.name, *t, place);
   if (t->is_tensor()) return;
@@ -61,7 +52,7 @@ void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& ac
   WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadBinding,
              "variable '{}': expected dtype {}, the store has {}", spec.name, DTypeName(spec.dtype),
              DTypeName(t->dtype()));
-  WEFT_CHECK(Fits(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
+  WEFT_CHECK(FitsShape(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
              spec.name, spec.shape.ToString(), t->shape().ToString());
 }
 
@@ -166,7 +157,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   const std::vector<IoSpec>& specs = p.variables_;
   if (specs.empty()) return run();
   const auto open = [&] {
-    return std::make_unique<VariableAccess>(*store_, p.writes_variables_, p.on_device_);
+    return std::make_unique<VariableAccess>(*store_, p.writes_variables_, p.has_homes_);
   };
   std::vector<std::shared_ptr<Tensor>> before;  // goes behind the lock: it may be the caller's
   auto access = open();
@@ -179,7 +170,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
       access = open();
     }
     before.swap(state_->variables);
-    state_->device_variables.clear();
+    state_->homes.clear();
     state_->adopted.clear();
     store_version_ = 0;
     for (const IoSpec& spec : specs) {
@@ -187,7 +178,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
       CheckVariable(spec, t.get(), *access);
       if (access->IsAdopted(spec.name)) state_->adopted.push_back(state_->variables.size());
       state_->variables.push_back(std::move(t));
-      if (p.on_device_) state_->device_variables.push_back(access->OnDevice(spec.name));
+      if (p.has_homes_) state_->homes.push_back(access->Home(spec.name));
     }
     store_version_ = access->version();
   }

@@ -11,14 +11,14 @@
 
 namespace weft {
 
-class DeviceCopy;
+class HomeSlot;
 
 /// While it lives, the store is locked: for this run alone where it writes, else for readers.
 class VariableAccess {
  public:
-  /// `on_device`: the run takes OnDevice; else what devices have that the host has not is fetched,
-  /// and what the run may write is known to change.
-  VariableAccess(VariableStore& store, bool writes, bool on_device);
+  /// `has_homes`: the run takes Home; else what homes have that the host has not is fetched, and
+  /// what the run may write is known to change.
+  VariableAccess(VariableStore& store, bool writes, bool has_homes);
   /// Changes whenever a tensor comes, goes or is replaced; not when one is written.
   uint64_t version() const;
   /// Null where there is none.
@@ -26,7 +26,7 @@ class VariableAccess {
   /// It lies in memory of the caller.
   bool IsAdopted(const std::string& name) const;
   /// Of a variable that there is.
-  DeviceCopy* OnDevice(const std::string& name) const;
+  HomeSlot* Home(const std::string& name) const;
   std::vector<std::string> Names() const;
 
  private:

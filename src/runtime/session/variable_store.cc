@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-#include "runtime/program/device_copy.h"
+#include "runtime/program/home_slot.h"
 #include "runtime/program/result_tensors.h"
 #include "runtime/saved/weftx.h"
 #include "variable_access.h"
@@ -97,7 +97,7 @@ struct VariableStore::Impl {
   Tensors tensors;
   Texts metadata;
   uint64_t version = 1;
-  std::map<std::string, std::unique_ptr<DeviceCopy>> on_device;
+  std::map<std::string, std::unique_ptr<HomeSlot>> homes;
   std::set<std::string> adopted;
 
   ~Impl() {
@@ -110,7 +110,7 @@ struct VariableStore::Impl {
                  fmt::format("variable '{}' is in memory of the caller as {}, the value is {}",
                              name, TypeText(*slot), TypeText(value)),
                  "", "erase the variable first, or adopt other memory");
-    if (const auto it = on_device.find(name); it != on_device.end()) it->second->Overwritten();
+    if (const auto it = homes.find(name); it != homes.end()) it->second->Overwritten();
     if (slot && slot->dtype() == value.dtype() && slot->dims() == value.dims()) {
       CopyContent(value, slot.get());
       return;
@@ -120,8 +120,8 @@ struct VariableStore::Impl {
   }
   /// An adopted variable is to be another one: its memory has the last content.
   void GiveUp(const std::string& name) noexcept {
-    const auto it = on_device.find(name);
-    if (it == on_device.end()) return;
+    const auto it = homes.find(name);
+    if (it == homes.end()) return;
     try {
       it->second->ToHost();
     } catch (const std::exception&) {
@@ -134,17 +134,17 @@ struct VariableStore::Impl {
     return names;
   }
   bool IsAhead() const {
-    return std::any_of(on_device.begin(), on_device.end(),
-                       [](const auto& copy) { return copy.second->ahead(); });
+    return std::any_of(homes.begin(), homes.end(),
+                       [](const auto& home) { return home.second->ahead(); });
   }
-  /// For readers on the host: what devices have that it has not is fetched first.
+  /// For readers on the host: what homes have that it has not is fetched first.
   std::shared_lock<std::shared_mutex> LockToRead() {
     for (;;) {
       std::shared_lock lock(mutex);
       if (!IsAhead()) return lock;
       lock.unlock();
       std::unique_lock alone(mutex);
-      for (const auto& [name, copy] : on_device) copy->ToHost();
+      for (const auto& [name, home] : homes) home->ToHost();
     }
   }
 };
@@ -172,7 +172,7 @@ void VariableStore::Adopt(const std::string& name, std::shared_ptr<Tensor> tenso
     WEFT_CHECK(other == name || !ShareMemory(*t, *tensor), kBadBinding,
                "variables '{}' and '{}' would share memory", other, name);
   if (impl_->adopted.count(name)) impl_->GiveUp(name);
-  impl_->on_device.erase(name);
+  impl_->homes.erase(name);
   before = std::exchange(impl_->tensors[name], std::move(tensor));
   impl_->adopted.insert(name);
   ++impl_->version;
@@ -181,8 +181,7 @@ void VariableStore::Adopt(const std::string& name, std::shared_ptr<Tensor> tenso
 void VariableStore::Sync() {
   std::unique_lock lock(impl_->mutex);
   for (const std::string& name : impl_->adopted)
-    if (const auto it = impl_->on_device.find(name); it != impl_->on_device.end())
-      it->second->FallBehind();
+    if (const auto it = impl_->homes.find(name); it != impl_->homes.end()) it->second->FallBehind();
 }
 
 bool VariableStore::SetIfAbsent(const std::string& name, const TensorPtr& value) {
@@ -213,7 +212,7 @@ bool VariableStore::Erase(const std::string& name) {
   if (impl_->adopted.erase(name) > 0) impl_->GiveUp(name);
   before = impl_->tensors.extract(name);
   if (before.empty()) return false;
-  impl_->on_device.erase(name);
+  impl_->homes.erase(name);
   ++impl_->version;
   return true;
 }
@@ -293,7 +292,7 @@ void VariableStore::Load(const std::string& path) {
   }
   for (auto& [name, t] : tensors) {
     std::shared_ptr<Tensor>& slot = impl_->tensors[name];
-    if (const auto it = impl_->on_device.find(name); it != impl_->on_device.end())
+    if (const auto it = impl_->homes.find(name); it != impl_->homes.end())
       it->second->Overwritten();
     if (slot) {
       CopyContent(*t, slot.get());
@@ -307,20 +306,20 @@ void VariableStore::Load(const std::string& path) {
 
 // ---- VariableAccess ----
 
-VariableAccess::VariableAccess(VariableStore& store, bool writes, bool on_device) : store_(store) {
+VariableAccess::VariableAccess(VariableStore& store, bool writes, bool has_homes) : store_(store) {
   VariableStore::Impl& impl = *store.impl_;
-  if (on_device || writes) {
+  if (has_homes || writes) {
     alone_ = std::unique_lock(impl.mutex);
-    if (!on_device)
-      for (const auto& [name, copy] : impl.on_device) copy->FallBehind();
+    if (!has_homes)
+      for (const auto& [name, home] : impl.homes) home->FallBehind();
   } else {
     shared_ = impl.LockToRead();
   }
 }
-DeviceCopy* VariableAccess::OnDevice(const std::string& name) const {
-  std::unique_ptr<DeviceCopy>& copy = store_.impl_->on_device[name];
-  if (!copy) copy = std::make_unique<DeviceCopy>();
-  return copy.get();
+HomeSlot* VariableAccess::Home(const std::string& name) const {
+  std::unique_ptr<HomeSlot>& slot = store_.impl_->homes[name];
+  if (!slot) slot = std::make_unique<HomeSlot>();
+  return slot.get();
 }
 bool VariableAccess::IsAdopted(const std::string& name) const {
   return store_.impl_->adopted.count(name) > 0;

@@ -38,15 +38,28 @@ class WEFT_API DeviceLauncher {
   virtual void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const = 0;
 };
 
+class BackendProgram;   // weft/runtime/program/backend_program.h
+struct CompileOptions;  // weft/runtime/program/program.h
+
 /// What all backends are. One that runs generated kernels is a HostBackend or a DeviceBackend;
-/// any other has its programs interpreted.
+/// any other makes programs of whole graphs (MakeProgram).
 class WEFT_API Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  /// What its programs are compiled for, whose library calls they make included. One whose module
-  /// declares no kernels (TargetTraits) interprets.
+  /// What its programs are compiled for, whose library calls they make included.
   virtual Target target() const = 0;
+  /// A program of its own (backend_program.h) for a graph that default_pipeline(), or what the
+  /// caller gave in its place, has left, with "dtype" and "shape". Called by any thread. Null, the
+  /// default: the runtime makes the program, of kernels and calls; kUnsupported where the module
+  /// declares no kernels (TargetTraits). Throws kUnsupported with every node that it cannot run,
+  /// kLimit, kOutOfMemory.
+  virtual std::shared_ptr<const BackendProgram> MakeProgram(const Graph& graph,
+                                                            const CompileOptions& options);
+  /// Programs of MakeProgram run at the extents that they are made for. Graphs then have numbers
+  /// for extents before the pipeline runs, and one program is made for each set that runs come
+  /// with.
+  virtual bool constant_extents() const { return false; }
   /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its
   /// own only.
   virtual bool Runs(const std::string& code_target) const;

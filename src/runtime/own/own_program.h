@@ -1,0 +1,27 @@
+/// own_program.h: programs that backends make of whole graphs (backend_program.h), and which
+/// program a graph gets. Private to the runtime.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/program/program_impl.h"
+#include "weft/runtime/program/backend_program.h"
+
+namespace weft {
+
+/// Of a graph that its passes have left: the backend's own program, where it makes one, else one of
+/// kernels and calls. Throws kUnsupported for a backend that has neither.
+std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
+                                              const std::shared_ptr<Backend>& backend,
+                                              const CompileOptions& options);
+
+/// Makes the program for these values of symbols; called by any thread; never null.
+using MakeAtExtents =
+    std::function<std::shared_ptr<const BackendProgram>(const SymBindings& extents)>;
+/// One for each set of extents that runs come with, the last ones kept. `graph` has types and
+/// shapes. `first`: made at once, where they are all symbols.
+std::unique_ptr<Program::Impl> MakeProgramPerExtents(Graph graph, std::shared_ptr<Backend> backend,
+                                                     MakeAtExtents make, const SymBindings& first);
+
+}  // namespace weft
