@@ -71,7 +71,7 @@ class CountingBackend final : public HostBackend {
 
 // The backend is made when it is first asked for, not while the plugin loads.
 [[maybe_unused]] const bool registered =
-    RegisterBackendModule(BackendModule("counting").set_backend([](const std::string&) {
+    RegisterBackendModule(BackendModule("counting").set_backend([](const BackendParameters&) {
       return std::make_shared<CountingBackend>();
     }));
 

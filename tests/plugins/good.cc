@@ -31,5 +31,5 @@ WEFT_REGISTER_REWRITE_RULE("test-rule")
     .apply([](RewriteContext&, const NodePtr&) { return std::vector<NodeEntry>(); });
 
 [[maybe_unused]] const bool registered = RegisterBackendModule(
-    BackendModule("test").set_backend([](const std::string&) { return GetBackend("ref"); }));
+    BackendModule("test").set_backend([](const BackendParameters&) { return GetBackend("ref"); }));
 }  // namespace

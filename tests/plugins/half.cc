@@ -29,9 +29,9 @@ WEFT_REGISTER_GRAPH_ATTR(half_mark, kGiven, int);
 WEFT_REGISTER_REWRITE_RULE("half-rule").root("half::Op").apply([](RewriteContext&, const NodePtr&) {
   return std::vector<NodeEntry>();
 });
-[[maybe_unused]] const bool registered =
-    RegisterBackendModule(BackendModule("half")
-                              .set_backend([](const std::string&) { return GetBackend("ref"); })
-                              .set_compiler([](const Target&) { return nullptr; }));
+[[maybe_unused]] const bool registered = RegisterBackendModule(
+    BackendModule("half")
+        .set_backend([](const BackendParameters&) { return GetBackend("ref"); })
+        .set_compiler([](const Target&) { return nullptr; }));
 WEFT_REGISTER_GRAPH_ATTR(shape, kDerived, double);  // refused: another type
 }  // namespace

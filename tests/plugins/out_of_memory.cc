@@ -65,7 +65,7 @@ void Stage() {
                        [](RewriteContext&, const NodePtr&) { return std::vector<NodeEntry>(); },
                        {"oom", "oom.cc", 6}});
   RegisterBackendModule(BackendModule("a backend with a name that is not short")
-                            .set_backend([](const std::string&) { return GetBackend("ref"); })
+                            .set_backend([](const BackendParameters&) { return GetBackend("ref"); })
                             .set_compiler([](const Target&) { return nullptr; }));
 }
 

@@ -141,7 +141,7 @@ bool Register(const std::string& name, bool constant) {
   TargetTraits traits;
   traits.kernels = false;
   return RegisterBackendModule(BackendModule(name).set_traits(traits).set_backend(
-      [name, constant](const std::string&) {
+      [name, constant](const BackendParameters&) {
         return std::make_shared<CardBackend>(name, constant);
       }));
 }

@@ -7,7 +7,6 @@
 #include "tests/support/e2e_util.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/provide.h"
-#include "weft/runtime/backend/parameters.h"
 
 namespace weft::e2e {
 namespace {
@@ -115,12 +114,7 @@ TEST_CASE("parameters behind a backend's name reach its factory, and only those 
   CHECK(wrong->says("'fast'"));
   CHECK(wrong->says("no-fusion"));
   CHECK(Catch([] { GetBackend("ref:anything"); })->code == ErrorCode::kUsage);
-  BackendParameters p("no-fusion, 3");
-  CHECK(p.Take("no-fusion"));
-  CHECK(!p.Take("no-fusion"));
-  CHECK(p.TakeNumber() == 3);
-  CHECK(!p.TakeNumber());
-  p.CheckAllTaken("test", "");
+  CHECK(GetBackend("cpu: no-fusion") == GetBackend("cpu:no-fusion"));
 }
 
 TEST_CASE("what needs types asks for them, and nothing runs where they are there") {

@@ -305,7 +305,7 @@ bool StartCountingDevice() {
     return false;
   }
   static const bool registered =
-      RegisterBackendModule(BackendModule("counting").set_backend([](const std::string&) {
+      RegisterBackendModule(BackendModule("counting").set_backend([](const BackendParameters&) {
         return std::make_shared<CountingBackend>();
       }));
   (void)registered;

@@ -92,6 +92,6 @@ class Broken final : public Backend {
   std::string default_pipeline() const override { throw std::logic_error("no pipeline"); }
 };
 [[maybe_unused]] const bool registered = RegisterBackendModule(BackendModule("broken").set_backend(
-    [](const std::string&) { return std::make_shared<Broken>(); }));
+    [](const BackendParameters&) { return std::make_shared<Broken>(); }));
 
 }  // namespace

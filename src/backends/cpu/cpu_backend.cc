@@ -7,7 +7,6 @@
 #include "codegen/llvm/compiler/llvm_compiler.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
-#include "weft/runtime/backend/parameters.h"
 #include "weft/runtime/pipelines.h"
 
 namespace weft {
@@ -61,15 +60,15 @@ std::shared_ptr<KernelCompiler> MakeCompiler(const Target& target) {
   return MakeLlvmCompiler(options);
 }
 
-std::shared_ptr<Backend> MakeBackend(const std::string& parameters) {
-  BackendParameters p(parameters);
-  const bool fusion = !p.Take("no-fusion");
-  p.CheckAllTaken("cpu", "no-fusion");
-  return std::make_shared<CpuBackend>(cpu::DefaultThreads(), fusion);
+std::shared_ptr<Backend> MakeBackend(const BackendParameters& parameters) {
+  return std::make_shared<CpuBackend>(cpu::DefaultThreads(), !parameters.Has("no-fusion"));
 }
 
 [[maybe_unused]] const bool registered =
-    RegisterBackendModule(BackendModule("cpu").set_backend(MakeBackend).set_compiler(MakeCompiler));
+    RegisterBackendModule(BackendModule("cpu")
+                              .set_parameters({{"no-fusion", "one operator a kernel"}})
+                              .set_backend(MakeBackend)
+                              .set_compiler(MakeCompiler));
 
 }  // namespace
 }  // namespace weft

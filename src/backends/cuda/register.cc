@@ -9,7 +9,6 @@
 #include "codegen/cuda/nvrtc/nvrtc.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
-#include "weft/runtime/backend/parameters.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -39,13 +38,10 @@ int64_t DefaultOrdinal() {
   return 0;
 }
 
-std::shared_ptr<Backend> MakeBackend(const std::string& parameters) {
-  BackendParameters p(parameters);
+std::shared_ptr<Backend> MakeBackend(const BackendParameters& parameters) {
   cuda::CudaBackendOptions options;
-  options.fusion = !p.Take("no-fusion");
-  const std::optional<int64_t> number = p.TakeNumber();
-  p.CheckAllTaken("cuda", "no-fusion, the number of a device");
-  const int64_t ordinal = number ? *number : DefaultOrdinal();
+  options.fusion = !parameters.Has("no-fusion");
+  const int64_t ordinal = parameters.number() ? *parameters.number() : DefaultOrdinal();
   WEFT_CHECK(ordinal < 1024, kUsage, "there is no device {}", ordinal);
   const std::shared_ptr<cuda::Device> device = cuda::Device::Open(int(ordinal), cuda::Driver());
   return cuda::MakeCudaBackend(device, cuda::OpenLibraries(device), options);
@@ -71,11 +67,14 @@ TargetTraits Traits() {
   return t;
 }
 
-[[maybe_unused]] const bool registered = RegisterBackendModule(BackendModule("cuda")
-                                                                   .set_traits(Traits())
-                                                                   .set_backend(MakeBackend)
-                                                                   .set_compiler(MakeCompiler)
-                                                                   .set_report(ReportRows));
+[[maybe_unused]] const bool registered = RegisterBackendModule(
+    BackendModule("cuda")
+        .set_traits(Traits())
+        .set_parameters({{"no-fusion", "one operator a kernel"},
+                         {"DEVICE", "the number of a device", BackendParameter::Kind::kNumber}})
+        .set_backend(MakeBackend)
+        .set_compiler(MakeCompiler)
+        .set_report(ReportRows));
 
 }  // namespace
 }  // namespace weft

@@ -3,7 +3,6 @@
 #include "reference_program.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/runtime/backend/backend.h"
-#include "weft/runtime/backend/parameters.h"
 #include "weft/runtime/pipelines.h"
 
 namespace weft {
@@ -27,8 +26,7 @@ TargetTraits Interpreted() {
 }
 
 [[maybe_unused]] const bool registered = RegisterBackendModule(
-    BackendModule("ref").set_traits(Interpreted()).set_backend([](const std::string& parameters) {
-      BackendParameters(parameters).CheckAllTaken("ref", "");
+    BackendModule("ref").set_traits(Interpreted()).set_backend([](const BackendParameters&) {
       return std::make_shared<RefBackend>();
     }));
 

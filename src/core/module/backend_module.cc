@@ -77,6 +77,22 @@ BackendModule& BackendModule::set_library(std::string l) {
   library = std::move(l);
   return *this;
 }
+BackendModule& BackendModule::set_parameters(std::vector<BackendParameter> known) {
+  parameters = std::move(known);
+  return *this;
+}
+BackendModule& BackendModule::set_parameters_of(std::string module) {
+  parameters_of = std::move(module);
+  return *this;
+}
+std::vector<BackendParameter> BackendModule::KnownParameters() const {
+  if (parameters_of.empty()) return parameters;
+  std::string why;
+  const std::shared_ptr<const BackendModule> other = FindBackendModule(parameters_of, &why);
+  WEFT_CHECK(other, kUnsupported, "backend '{}' takes the parameters of '{}': {}", name,
+             parameters_of, why);
+  return other->KnownParameters();
+}
 BackendModule& BackendModule::set_backend(BackendFactory f) {
   backend = std::move(f);
   return *this;

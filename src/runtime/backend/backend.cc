@@ -165,23 +165,25 @@ namespace {
 
 std::shared_ptr<Backend> GetBackend(const std::string& engine) {
   const std::string name = SplitDelegates(engine).first;
-  static std::mutex mutex;
-  static auto* made = new std::map<std::string, std::shared_ptr<Backend>>;
-  {
-    std::lock_guard lock(mutex);
-    if (auto it = made->find(name); it != made->end()) return it->second;
-  }
-  const auto [family, parameters] = SplitTarget(name);
+  const auto [family, text] = SplitTarget(name);
   std::string why;
   const std::shared_ptr<const BackendModule> module = FindBackendModule(family, &why);
   if (!module) ThrowNoBackend(family, why);
   if (!module->backend) ThrowNoBackend(family, "its module compiles kernels, but runs none");
+  const BackendParameters parameters(family, text, module->KnownParameters());
+  static std::mutex mutex;
+  static auto* made = new std::map<std::string, std::shared_ptr<Backend>>;
+  const std::string key = family + ":" + parameters.Key();
+  {
+    std::lock_guard lock(mutex);
+    if (auto it = made->find(key); it != made->end()) return it->second;
+  }
   // Without a lock: a backend may be made of another. Two threads may make one each; the first
   // stays.
   std::shared_ptr<Backend> backend = module->backend(parameters);
   WEFT_CHECK(backend != nullptr, kUnsupported, "backend '{}' could not be made", name);
   std::lock_guard lock(mutex);
-  return made->emplace(name, std::move(backend)).first->second;
+  return made->emplace(key, std::move(backend)).first->second;
 }
 
 }  // namespace weft

@@ -129,12 +129,12 @@ WeftStatus RegisterBackendDef(const WeftBackendDef* given) {
     WEFT_CHECK(!def.allocate == !def.release, kApiMisuse,
                "backend '{}' has one of `allocate` and `release`, not both", name);
     const std::string library = def.library ? def.library : name;
-    RegisterBackendModule(BackendModule(name).set_library(library).set_backend(
-        [def, name, library](const std::string& parameters) {
-          // The parameters are the host's, as "no-fusion".
-          return std::make_shared<PluginBackend>(
-              def, name, library, GetBackend(parameters.empty() ? "cpu" : "cpu:" + parameters));
-        }));
+    RegisterBackendModule(
+        BackendModule(name).set_library(library).set_parameters_of("cpu").set_backend(
+            [def, name, library](const BackendParameters& parameters) {
+              return std::make_shared<PluginBackend>(def, name, library,
+                                                     GetBackend("cpu:" + parameters.text()));
+            }));
   });
 }
 

@@ -4,12 +4,15 @@
 ///
 ///   const bool registered = RegisterBackendModule(
 ///       BackendModule("npu")
-///           .set_backend([](const std::string& p) { return std::make_shared<Npu>(p); })
+///           .set_parameters({{"no-fusion", "one operator a kernel"}})
+///           .set_backend([](const BackendParameters& p) {
+///             return std::make_shared<Npu>(p.Has("no-fusion"));
+///           })
 ///           .set_compiler([](const Target& t) { return MakeNpuCompiler(t.arch()); }));
 ///
 /// All parts but the name may be missing. What stands behind a colon goes to the part that is
-/// asked: "npu:1" to the backend's factory (GetBackend("npu:1"), any tool's --backend), "npu:v2" to
-/// the compiler's (a target).
+/// asked: "npu:no-fusion" to the backend's factory (GetBackend("npu:no-fusion"), any tool's
+/// --backend; backend_parameters.h), "npu:v2" to the compiler's (a target).
 #pragma once
 
 #include <functional>
@@ -17,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/module/backend_parameters.h"
 #include "weft/core/target.h"
 
 namespace weft {
@@ -32,7 +36,7 @@ struct ReportRow {
 };
 
 struct WEFT_API BackendModule {
-  using BackendFactory = std::function<std::shared_ptr<Backend>(const std::string& parameters)>;
+  using BackendFactory = std::function<std::shared_ptr<Backend>(const BackendParameters&)>;
   using CompilerFactory = std::function<std::shared_ptr<KernelCompiler>(const Target& target)>;
   using Report = std::function<std::vector<ReportRow>()>;
 
@@ -41,13 +45,23 @@ struct WEFT_API BackendModule {
   /// Whose calls its programs make: operators' attribute "FCompute.<library>". By default its own
   /// name.
   BackendModule& set_library(std::string l);
+  /// What may stand behind the name of the backend. By default nothing.
+  BackendModule& set_parameters(std::vector<BackendParameter> known);
+  /// The same as another module knows, for a backend around that one's.
+  BackendModule& set_parameters_of(std::string module);
+  /// Makes a backend; one for equal parameters is shared by the process.
   BackendModule& set_backend(BackendFactory f);
   BackendModule& set_compiler(CompilerFactory f);
   /// Makes no backend and touches no device's memory.
   BackendModule& set_report(Report f);
 
+  /// Of set_parameters, or of the other module. Throws kUnsupported where that does not load.
+  std::vector<BackendParameter> KnownParameters() const;
+
   std::string name, library;
   TargetTraits traits;
+  std::vector<BackendParameter> parameters;
+  std::string parameters_of;  ///< empty: its own
   BackendFactory backend;
   CompilerFactory compiler;
   Report report;

@@ -99,7 +99,7 @@ bool EmulatedGpu::Start() {
         BackendModule(kTarget)
             .set_library("cuda")
             .set_traits(Traits())
-            .set_backend([](const std::string&) { return std::make_shared<Forwarding>(); })
+            .set_backend([](const BackendParameters&) { return std::make_shared<Forwarding>(); })
             .set_compiler([](const Target&) { return std::make_shared<Collector>(); }));
   }();
   backend().reset();
@@ -116,7 +116,7 @@ bool EmulatedGpu::StandInForCuda() {
   return RegisterBackendModule(
       BackendModule("cuda")
           .set_traits(Traits())
-          .set_backend([](const std::string&) { return NewBackend("cuda:sm_90"); })
+          .set_backend([](const BackendParameters&) { return NewBackend("cuda:sm_90"); })
           .set_compiler([](const Target&) { return std::make_shared<Collector>(); }));
 }
 

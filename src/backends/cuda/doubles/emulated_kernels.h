@@ -149,7 +149,7 @@ inline void RegisterEmulation() {
   [[maybe_unused]] static const bool once = [] {
     setenv("WEFT_CACHE", "off", 1);  // what "compiled" gives is of no use to others
     return RegisterBackendModule(BackendModule("emulated-kernels")
-                                     .set_backend([](const std::string&) {
+                                     .set_backend([](const BackendParameters&) {
                                        return std::make_shared<EmulatedKernelsBackend>();
                                      })
                                      .set_compiler([](const Target&) {

@@ -74,7 +74,8 @@ inline std::shared_ptr<const Program> CompilePrinted(const Graph& graph) {
     setenv("WEFT_CACHE", "off", 1);  // what "compiled" gives is of no use to others
     return RegisterBackendModule(
         BackendModule("printed")
-            .set_backend([](const std::string&) { return std::make_shared<PrintedBackend>(); })
+            .set_backend(
+                [](const BackendParameters&) { return std::make_shared<PrintedBackend>(); })
             .set_compiler([](const Target&) { return std::make_shared<PrintedCompiler>(); }));
   }();
   CompileOptions options;
