@@ -16,6 +16,27 @@ using weft::DType;
 using weft::Tensor;
 using namespace weft::e2e;
 
+TEST_CASE("compile and inspect ask a backend that makes programs of whole graphs") {
+  const Folder dir;
+  const std::string model = dir.Write("m.weft", kModel), saved = dir / "m.weftx";
+  const Json made = Parsed(Weft({"compile", model, "--target", "ref", "-o", saved, "--json"}));
+  CHECK(made.at("target") == "ref");
+  CHECK(made.at("compiled") == true);
+  CHECK(made.at("kernels").empty());
+  CHECK(Weft({"compile", model, "--target", "ref"}).out.find(" s for ref") != std::string::npos);
+  CHECK(Weft({"run", saved, "--random", "--bind", "n=3"}).code == 0);
+  Fails({"compile", model, "--target", "ref", "--save-kernels", dir / "k"}, 3, "WEFT-E0401",
+        "show nothing to write");
+  Fails({"compile", model, "--target", "ref", "--report", dir / "r.html"}, 3, "WEFT-E0401",
+        "no page");
+  Fails({"compile", model, "--target", "ref:fast"}, 2, "WEFT-E0101", "it takes none");
+  const Json support = Parsed(Weft({"inspect", model, "--support", "ref", "--json"}));
+  CHECK(support.at("unsupported").empty());
+  CHECK(support.at("peak_backend") == "ref");
+  CHECK(support.at("peak_bytes").is_null());
+  CHECK(support.at("peak_error").get<std::string>().find("plans nothing") != std::string::npos);
+}
+
 TEST_CASE("cpu: run, bench, compile") {
   const Folder dir;
   const std::string model = dir.Write("m.weft", kModel);

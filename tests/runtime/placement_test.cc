@@ -114,7 +114,7 @@ TEST_CASE("parameters behind a backend's name reach its factory, and only those 
   CHECK(wrong->says("'fast'"));
   CHECK(wrong->says("no-fusion"));
   CHECK(Catch([] { GetBackend("ref:anything"); })->code == ErrorCode::kUsage);
-  CHECK(GetBackend("cpu: no-fusion") == GetBackend("cpu:no-fusion"));
+  CHECK((GetBackend("cpu: no-fusion") == GetBackend("cpu:no-fusion")));
 }
 
 TEST_CASE("what needs types asks for them, and nothing runs where they are there") {

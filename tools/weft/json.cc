@@ -73,6 +73,10 @@ Json Json::array() {
 
 Json Json::object() { return Json(std::initializer_list<std::pair<std::string, Json>>()); }
 
+bool Json::Has(const std::string& key) const {
+  return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
+}
+
 Json& Json::operator[](const std::string& key) {
   const auto it = std::find(keys_.begin(), keys_.end(), key);
   if (it != keys_.end()) return values_[size_t(it - keys_.begin())];

@@ -39,6 +39,7 @@ class Json {
   /// Elements or members.
   size_t size() const { return values_.size(); }
   void push_back(Json element) { values_.push_back(std::move(element)); }
+  bool Has(const std::string& key) const;
   /// The value of a key of an object, null where it is new.
   Json& operator[](const std::string& key);
   /// Indented by two spaces a level, without a line end. What is not UTF-8 is replaced, never an

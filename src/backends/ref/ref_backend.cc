@@ -13,6 +13,11 @@ class RefBackend final : public Backend {
   std::string name() const override { return "ref"; }
   Target target() const override { return "ref"; }
   std::string default_pipeline() const override { return InterpretedPipeline().ToString(); }
+  /// Nothing is simplified.
+  std::string support_pipeline() const override { return {}; }
+  std::string WhyNot(const Graph&, const NodePtr& node) const override {
+    return WhyNotInterpreted(node);
+  }
   std::shared_ptr<const BackendProgram> MakeProgram(const Graph& graph,
                                                     const CompileOptions&) override {
     return MakeReferenceProgram(graph);

@@ -13,8 +13,6 @@ namespace {
 class ReferenceProgram final : public BackendProgram {
  public:
   explicit ReferenceProgram(const Graph& graph) : graph_(graph) {
-    const Evaluator* e = GetEvaluator();
-    WEFT_CHECK(e, kUnsupported, "no evaluator is registered");
     std::string bad;
     for (NodePtr p : graph_.AllInputs())
       if (DeclaredType(p).kind == TypeKind::kOpaque)
@@ -22,7 +20,7 @@ class ReferenceProgram final : public BackendProgram {
     for (NodePtr n : graph_.TopoOrder()) {
       if (n->is_variable()) continue;
       ++nodes_;
-      if (const std::string why = e->WhyNot(n); !why.empty())
+      if (const std::string why = WhyNotInterpreted(n); !why.empty())
         bad += fmt::format("\n  {}: {}", n->Describe(), why);
     }
     WEFT_CHECK(bad.empty(), kUnsupported, "the reference backend cannot run these nodes:{}", bad);
@@ -67,6 +65,11 @@ class ReferenceProgram final : public BackendProgram {
 };
 
 }  // namespace
+
+std::string WhyNotInterpreted(const NodePtr& node) {
+  const Evaluator* evaluator = GetEvaluator();
+  return evaluator ? evaluator->WhyNot(node) : "no evaluator is registered";
+}
 
 std::shared_ptr<const BackendProgram> MakeReferenceProgram(const Graph& graph) {
   return std::make_shared<ReferenceProgram>(graph);

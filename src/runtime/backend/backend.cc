@@ -64,6 +64,16 @@ void HostBackend::RunTogether(size_t count, const std::function<void(size_t)>& p
 std::shared_ptr<const BackendProgram> Backend::MakeProgram(const Graph&, const CompileOptions&) {
   return nullptr;
 }
+std::shared_ptr<const BackendProgram> Backend::LoadProgram(const Graph& graph,
+                                                           const CompileOptions& options,
+                                                           const std::vector<NamedBytes>&) {
+  return MakeProgram(graph, options);
+}
+std::string Backend::support_pipeline() const {
+  return StandardPipeline({PipelineEnd::kSimplified}).ToString();
+}
+std::string Backend::WhyNot(const Graph&, const NodePtr&) const { return {}; }
+std::optional<int64_t> Backend::PredictPeak(const Graph&) const { return std::nullopt; }
 std::string Backend::default_pipeline() const { return StandardPipeline().ToString(); }
 
 bool Backend::Runs(const std::string& code_target) const {

@@ -1,11 +1,33 @@
 #include "weft/runtime/program/predict_arena.h"
 
+#include <optional>
+
+#include "constant_extents.h"
 #include "plan_graph.h"
 #include "runtime/program/predict_parts.h"
 #include "weft/core/graph/effects.h"
+#include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
 
 namespace weft {
+
+namespace {
+
+/// As the backend tells it, of programs that are its own.
+int64_t PeakOf(const Graph& graph, const CompileOptions& options, Backend& backend,
+               const SymBindings& bindings) {
+  PassOptions passes;
+  passes.target = backend.target();
+  passes.limits = options.passes.limits;
+  const Pipeline pipeline = Pipeline::Parse(backend.support_pipeline());
+  const Graph g =
+      ProvideTypes(ApplyPasses(AtExtents(graph, bindings, passes), pipeline, passes), passes);
+  const std::optional<int64_t> peak = backend.PredictPeak(g);
+  WEFT_CHECK(peak, kUnsupported, "the backend {} plans nothing before it compiles", backend.name());
+  return *peak;
+}
+
+}  // namespace
 
 PredictedArena PredictArena(Graph graph, const CompileOptions& options,
                             const SymBindings& bindings) {
@@ -13,9 +35,9 @@ PredictedArena PredictArena(Graph graph, const CompileOptions& options,
   const std::shared_ptr<Backend> backend = BackendFor(name, options.threads);
   CheckEffects(graph);
   MarkState(graph);
+  if (!backend->target().traits().kernels)
+    return {PeakOf(graph, options, *backend, bindings), false};
   const Planned planned = PlanGraph(std::move(graph), options, *backend, false);
-  WEFT_CHECK(backend->target().traits().kernels, kUnsupported, "the backend {} plans nothing",
-             name);
   const ArenaParts parts = PredictParts(planned.graph, *backend, options.calls, bindings, nullptr);
   return {parts.sum(), parts.at_most};
 }

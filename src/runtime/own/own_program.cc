@@ -21,6 +21,14 @@ BackendProgram::~BackendProgram() = default;
 std::unique_ptr<BackendProgram::State> BackendProgram::NewState() const {
   return std::make_unique<State>();
 }
+std::vector<ProgramField> BackendProgram::Fields(const State*) const { return {}; }
+std::vector<NamedBytes> BackendProgram::Artifacts() const { return {}; }
+std::string BackendProgram::ReportPage() const { return {}; }
+std::vector<NamedBytes> BackendProgram::Save() const { return {}; }
+
+std::shared_ptr<const BackendProgram> OwnProgramOf(const Program& program) {
+  return program.impl().own();
+}
 
 struct ProgramRun::Impl {
   const std::vector<TensorPtr>& inputs;
@@ -140,6 +148,7 @@ class OwnProgram final : public Program::Impl {
     const SymBindings extents = ExtentsOf(inputs, s.variables);
     const Made program = always_ ? always_ : At(extents);
     std::unique_ptr<BackendProgram::State>& own = s.StateOf(program);
+    s.last = program;
     if (!own) own = program->NewState();
     s.arena_bytes = s.live_bytes = s.bytes_moved = 0;
     ProgramRun::Impl impl{inputs, extents, s, *outputs, {}, {}, &s.times};
@@ -159,6 +168,22 @@ class OwnProgram final : public Program::Impl {
     std::move(s.times.begin(), s.times.end(), std::back_inserter(*times));
     s.times.clear();
   }
+  Made own() const override {
+    if (always_) return always_;
+    std::lock_guard lock(mutex_);
+    return newest_;
+  }
+  /// Those of one set of extents are made again.
+  std::vector<NamedBytes> OwnSections() const override {
+    return always_ ? always_->Save() : std::vector<NamedBytes>();
+  }
+  std::vector<ProgramField> Fields(const State& state) const override {
+    const auto& s = static_cast<const OwnState&>(state);
+    const Made program = s.last ? s.last : own();
+    if (!program) return {};
+    const auto* last = s.last ? s.own.Find(s.last) : nullptr;
+    return program->Fields(last ? last->get() : nullptr);
+  }
   void ForgetBindings() const override {
     std::lock_guard lock(mutex_);
     made_.clear();
@@ -169,8 +194,10 @@ class OwnProgram final : public Program::Impl {
 
   struct OwnState : State {
     std::vector<StepTime> times;  ///< that nobody has taken yet
+    Made last;                    ///< that ran
     /// Of the programs that the session has run of late.
-    BoundedCache<Made, std::unique_ptr<BackendProgram::State>> own{kMostKept, Evict::kLeastRecent};
+    mutable BoundedCache<Made, std::unique_ptr<BackendProgram::State>> own{kMostKept,
+                                                                           Evict::kLeastRecent};
     std::unique_ptr<BackendProgram::State>& StateOf(const Made& program) {
       if (auto* known = own.Find(program)) return *known;
       return own.Put(program, nullptr);
@@ -210,7 +237,7 @@ class OwnProgram final : public Program::Impl {
     // Without the lock: compiling takes long. Of two threads that make one each, the first stays.
     Made made = make_(extents);
     std::lock_guard lock(mutex_);
-    return made_.GetOrMake(key, [&] { return made; });
+    return newest_ = made_.GetOrMake(key, [&] { return made; });
   }
 
   /// A program of a plugin may forget one, or give another than the graph says.
@@ -235,14 +262,19 @@ class OwnProgram final : public Program::Impl {
   mutable std::mutex mutex_;
   mutable BoundedCache<std::vector<std::pair<std::string, int64_t>>, Made> made_{
       kMostKept, Evict::kLeastRecent};
+  mutable Made newest_;
 };
 
 }  // namespace
 
 std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
                                               const std::shared_ptr<Backend>& backend,
-                                              const CompileOptions& options) {
-  if (std::shared_ptr<const BackendProgram> own = backend->MakeProgram(compiled, options))
+                                              const CompileOptions& options,
+                                              const std::vector<NamedBytes>& saved) {
+  std::shared_ptr<const BackendProgram> own = saved.empty()
+                                                  ? backend->MakeProgram(compiled, options)
+                                                  : backend->LoadProgram(compiled, options, saved);
+  if (own)
     return std::make_unique<OwnProgram>(std::move(compiled), backend, std::move(own), nullptr);
   WEFT_CHECK(backend->target().traits().kernels, kUnsupported,
              "backend '{}' makes no programs: its module declares no kernels, and MakeProgram of "

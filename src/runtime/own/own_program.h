@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "runtime/program/program_impl.h"
 #include "weft/runtime/program/backend_program.h"
@@ -11,10 +12,12 @@
 namespace weft {
 
 /// Of a graph that its passes have left: the backend's own program, where it makes one, else one of
-/// kernels and calls. Throws kUnsupported for a backend that has neither.
+/// kernels and calls. `saved`: sections of the backend's program that was in a file. Throws
+/// kUnsupported for a backend that has neither.
 std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
                                               const std::shared_ptr<Backend>& backend,
-                                              const CompileOptions& options);
+                                              const CompileOptions& options,
+                                              const std::vector<NamedBytes>& saved = {});
 
 /// Makes the program for these values of symbols; called by any thread; never null.
 using MakeAtExtents =

@@ -13,6 +13,7 @@
 #include "weft/core/graph/variable.h"
 #include "weft/core/op/numbers.h"
 #include "weft/runtime/placement.h"
+#include "weft/runtime/program/backend_program.h"
 #include "weft/support/check.h"
 
 namespace weft {
@@ -41,6 +42,8 @@ Program::Impl::Impl() { ++programs_made; }
 MemoryReport Program::Impl::Report(const std::vector<TensorPtr>&) const {
   WEFT_THROW(kUnsupported, "the backend {} plans no memory", backend_name_);
 }
+std::vector<NamedBytes> Program::Impl::OwnSections() const { return {}; }
+std::vector<ProgramField> Program::Impl::Fields(const State&) const { return {}; }
 CompileCounts CountCompiled() { return {programs_made, KernelCache::Process().kernels_asked()}; }
 
 std::shared_ptr<Backend> BackendFor(const std::string& name, int threads) {

@@ -15,6 +15,8 @@
 namespace weft {
 
 class Arena;
+class BackendProgram;
+struct NamedBytes;
 class HomeSlot;
 class DeviceSession;
 struct FrameBounds;
@@ -111,6 +113,12 @@ struct Program::Impl {
   /// What a run takes on tensors of these dtypes and extents (inputs, then variables), of which
   /// nothing is read. Throws kUnsupported for a program that plans nothing.
   virtual MemoryReport Report(const std::vector<TensorPtr>& tensors) const;
+  /// OwnProgramOf; null: it is no such.
+  virtual std::shared_ptr<const BackendProgram> own() const { return nullptr; }
+  /// What of it goes into a file (BackendProgram::Save).
+  virtual std::vector<NamedBytes> OwnSections() const;
+  /// BackendProgram::Fields, of the program that the state last ran.
+  virtual std::vector<ProgramField> Fields(const State& state) const;
   /// Bindings are made again when they are needed.
   virtual void ForgetBindings() const {}
   /// Of a program with a budget: its ways (compile/budget_program.h); else none.

@@ -6,6 +6,7 @@
 #include "runtime/program/result_tensors.h"
 #include "variable_access.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/runtime/program/backend_program.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/out_of_memory.h"
@@ -140,6 +141,7 @@ SessionMemory Session::memory() const {
   return m;
 }
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
+std::vector<ProgramField> Session::fields() const { return program_->impl().Fields(*state_); }
 int64_t Session::packs() const { return state_->packs; }
 int Session::kernels_failed() const {
   return program_->stats().kernels_failed + state_->kernels_failed;

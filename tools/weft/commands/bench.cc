@@ -10,6 +10,7 @@
 #include "common.h"
 #include "inputs.h"
 #include "interrupt.h"
+#include "program_report.h"
 #include "trace.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/runtime/delegate_counts.h"
@@ -260,6 +261,7 @@ int RunBench(const Args& a) {
       out["profile"] = std::move(rows);
       out["floor_us"] = SumOf(profile).floor_us;
     }
+    AddFields(session.fields(), p.engine.backend, &out);
     PrintJson(out);
     return interrupted ? kInterruptedCode : 0;
   }
@@ -287,6 +289,7 @@ int RunBench(const Args& a) {
       FormatBytes(session.arena_bytes()), FormatBytes(weights.constants),
       FormatBytes(weights.packed), FormatBytes(session.bytes_moved()),
       FormatBytes(PeakResidentBytes()));
+  text += FieldsText(session.fields());
   if (memory.budget_bytes >= 0)
     text +=
         fmt::format("budget   {} of {}, {:.3g} GFLOP done twice\n", FormatBytes(memory.peak_bytes),

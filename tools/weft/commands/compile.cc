@@ -1,15 +1,19 @@
 /// compile.cc: `weft compile`: makes the kernels of a model for a target without running anything;
-/// works for a GPU on a machine that has none.
+/// works for a GPU on a machine that has none. Of a target that makes programs of whole graphs the
+/// backend compiles, and tells what it made.
 #include <map>
 
 #include "command_line.h"
 #include "common.h"
 #include "inputs.h"
+#include "program_report.h"
 #include "weft/codegen/compiler/kernel_attr_types.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/module/backend_module.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/runtime/backend/backend.h"
+#include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/planned_graph.h"
 #include "weft/runtime/saved/saved_program.h"
@@ -26,8 +30,7 @@ struct Args {
   ModelArgs model;
   MemoryArgs memory;
   DelegateArgs delegates;
-  std::string target, out, save_kernels, overridable,
-      passes = StandardPipeline({PipelineEnd::kCode}).ToString();
+  std::string target, out, save_kernels, report, overridable, passes;
 };
 
 /// One distinct kernel and what was made of it.
@@ -115,25 +118,73 @@ bool CanRun(const std::string& target) {
   return true;
 }
 
+Graph ReadToCompile(const Args& a) {
+  ImportOptions import;
+  if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
+  return ReadModel(a.model, import);
+}
+
+/// By the backend, which makes no kernels that anybody else would run.
+int CompileWhole(const Args& a) {
+  Engine engine = ParseEngine(EngineName(a.target, a.delegates), a.passes);
+  engine.division = a.delegates.Division();
+  const Limits limits = a.model.Check();
+  const MemoryOptions memory = a.memory.Check();
+  const std::shared_ptr<const Program> program =
+      CompileProgram(ReadToCompile(a), engine, 0, limits, {}, memory);
+  const std::shared_ptr<const BackendProgram> own = OwnProgramOf(*program);
+  if (!own && !(a.save_kernels.empty() && a.report.empty()))
+    ThrowError(ErrorCode::kUsage, fmt::format("'{}' compiles for constant dimensions", a.target),
+               a.model.path,
+               "give all of them: --hint " + Join(InputSymbols(program->graph()), "=N,") + "=N");
+  if (!a.save_kernels.empty()) WriteArtifacts(*own, a.target, a.save_kernels);
+  if (!a.report.empty()) WriteReportPage(*own, a.target, a.report);
+  const std::vector<ProgramField> fields = own ? own->Fields(nullptr) : std::vector<ProgramField>();
+  const double seconds = program->stats().compile_seconds;
+  if (a.model.json) {
+    Json out = {{"compile_s", seconds},
+                {"target", program->backend()},
+                {"kernels", Json::array()},
+                {"compiled", own != nullptr}};
+    AddFields(fields, a.target, &out);
+    PrintJson(out);
+  } else {
+    PrintText(FieldsText(fields) +
+              (own ? fmt::format("{:.3f} s for {}\n", seconds, program->backend())
+                   : fmt::format("{} compiles when the dimensions are known; --hint gives them\n",
+                                 program->backend())));
+  }
+  if (!a.out.empty()) SaveProgram(*program, a.out);
+  return 0;
+}
+
+/// It is a backend that compiles by itself.
+bool CompilesWhole(const Target& target) {
+  const std::shared_ptr<const BackendModule> module = FindBackendModule(target.family());
+  return module && module->backend && !module->compiler && !target.traits().kernels;
+}
+
 int RunCompile(const Args& a) {
   PassOptions options;
   options.limits = a.model.Check();
   WEFT_CHECK(a.out.empty() || EndsWith(ToLower(a.out), ".weftx"), kUsage,
              "cannot write '{}': compiled programs are written as .weftx", a.out);
   options.target = a.target;
+  if (CompilesWhole(options.target)) return CompileWhole(a);
   std::string why;
   const std::shared_ptr<KernelCompiler> compiler = FindKernelCompiler(options.target, &why);
   if (!compiler)
     ThrowError(ErrorCode::kUnsupported,
                fmt::format("no kernels can be made for '{}': {}", a.target, why), "--target",
-               "targets are cpu and cuda:sm_XX, as in cuda:sm_90");
+               "targets are cpu, cuda:sm_XX, as in cuda:sm_90, and backends of plugins");
+  WEFT_CHECK(a.report.empty(), kUnsupported, "--report: programs for '{}' have no page to write",
+             a.target);
   const DivisionOptions division = a.delegates.Division();
-  const Pipeline pipeline =
-      WithDelegates(ParsePipeline(a.passes), a.delegates.to, division.choice, division.only);
+  const Pipeline pipeline = WithDelegates(
+      a.passes.empty() ? StandardPipeline({PipelineEnd::kCode}) : ParsePipeline(a.passes),
+      a.delegates.to, division.choice, division.only);
   const MemoryOptions memory = a.memory.Check();
-  ImportOptions import;
-  if (!a.overridable.empty()) import.overridable = Split(a.overridable, ',');
-  const Graph graph = ReadModel(a.model, import);
+  const Graph graph = ReadToCompile(a);
   std::vector<PassRecord> records;
   options.records = &records;
   const Timer timer;
@@ -225,11 +276,14 @@ Command MakeCompile(Options& parent) {
       parent.AddCommand("compile", "make the kernels of a model for a target, without running it");
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
-  app.Add("--target T", &a->target, "cpu, cuda:sm_90").Required();
+  app.Add("--target T", &a->target, "cpu, cuda:sm_90, or a backend that compiles whole graphs")
+      .Required();
   app.Add("-o,--output F", &a->out, "compiled program to write (.weftx)");
   app.Add("--overridable N", &a->overridable,
           "initializers that the model lists as inputs too and that will be fed: A,B");
-  app.Add("--save-kernels D", &a->save_kernels, "write the source of every distinct kernel");
+  app.Add("--save-kernels D", &a->save_kernels,
+          "write the source of every distinct kernel, or what else the target shows of a program");
+  app.Add("--report F", &a->report, "write the target's page (HTML) about the program");
   app.Add("--passes P", &a->passes, "passes instead of the usual ones");
   AddDelegates(app, &a->delegates);
   AddMemory(app, &a->memory);

@@ -62,7 +62,7 @@ struct Report {
   int64_t flops_value = -1, flops_unknown = 0, flops_loops = 0;
   int64_t arena_bytes = -1;
   bool arena_at_most = false;
-  std::string arena_error;
+  std::string arena_error, peak_backend;
   std::vector<UnknownShape> unknown;
   std::vector<RuntimeExtent> runtime_extents;
 };
@@ -192,11 +192,22 @@ void CountFlops(const Graph& imported, const Graph& typed, const GivenDims& give
   }
 }
 
-/// Arena of a run at the bindings, on the backend that `weft run` takes.
+/// Where the peak is predicted for: what --support asks about, where that is a backend here, else
+/// the one that `weft run` takes.
+std::string PeakBackend(const std::string& support) {
+  try {
+    if (!support.empty()) return GetBackend(support), support;
+  } catch (const Error&) {
+    // An architecture, or a delegate: its memory is known where it runs.
+  }
+  return kDefaultBackend;
+}
+
+/// Arena of a run at the bindings.
 void PredictPeak(const Graph& graph, const Limits& limits, Report* r) {
   try {
     CompileOptions options;
-    options.backend = kDefaultBackend;
+    options.backend = r->peak_backend;
     options.passes.limits = limits;
     const PredictedArena arena = PredictArena(graph, options, r->bindings);
     r->arena_bytes = arena.bytes;
@@ -228,6 +239,7 @@ Report Inspect(const Graph& imported, const Args& a, bool partly) {
   CountNodes(g, &r);
   FindUnknowns(g, &r);
   CountFlops(imported, g, given, &r);
+  r.peak_backend = PeakBackend(a.support);
   PredictPeak(imported, a.model.Check(), &r);
   return r;
 }
@@ -262,10 +274,11 @@ std::string ReportText(const Report& r) {
   if (r.flops_loops > 0)
     out += fmt::format(" (one iteration of {})", Plural(r.flops_loops, "loop"));
   out += "\n";
-  out += r.arena_error.empty() ? fmt::format("peak     {}{} of intermediate results{}\n",
+  const std::string on = r.peak_backend == kDefaultBackend ? "" : " on " + r.peak_backend;
+  out += r.arena_error.empty() ? fmt::format("peak     {}{} of intermediate results{}{}\n",
                                              r.arena_at_most ? "at most " : "",
-                                             FormatBytes(r.arena_bytes), BoundAt(r))
-                               : fmt::format("peak     unknown: {}\n", r.arena_error);
+                                             FormatBytes(r.arena_bytes), on, BoundAt(r))
+                               : fmt::format("peak     unknown{}: {}\n", on, r.arena_error);
   std::string dtypes;
   for (const auto& [name, count] : r.dtypes)
     dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, name);
@@ -325,6 +338,7 @@ Json ToJson(const Report& r) {
           {"peak_bytes", or_null(r.arena_bytes)},
           {"peak_is_bound", r.arena_at_most},
           {"peak_error", r.arena_error},
+          {"peak_backend", r.peak_backend},
           {"unknown_shapes", std::move(unknown)},
           {"runtime_extents", std::move(extents)}};
 }
@@ -399,7 +413,7 @@ int RunInspect(const Args& a) {
   if (IsDelegate(a.support))
     support = FindDelegateSupport(graph, findings, ParseDelegates(a.support).at(0));
   else if (!a.support.empty())
-    support = FindSupport(graph, findings, a.support);
+    support = FindSupport(graph, findings, a.support, report.bindings);
 
   if (a.model.json) {
     Json out = ToJson(report);
@@ -446,8 +460,10 @@ Command MakeInspect(Options& parent) {
   AddModel(app, &a->model);
   AddRandomWeights(app, &a->model);
   AddBind(app, &a->inputs);
-  app.Add("--support TARGET", &a->support,
-          "list every node that TARGET (cpu, ref, cuda:sm_90, a plugin's delegate) cannot run");
+  app.Add(
+      "--support TARGET", &a->support,
+      "list every node that TARGET (cpu, ref, cuda:sm_90, a plugin's backend or delegate) cannot "
+      "run");
   AddMemoryReport(app, &a->memory);
   AddDelegates(app, &a->delegates);
   return {app, [a] { return RunInspect(*a); }};

@@ -11,6 +11,8 @@
 #include "weft/core/op/op.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
+#include "weft/runtime/backend/backend.h"
+#include "weft/runtime/inputs/input_role.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/support/check.h"
@@ -80,6 +82,16 @@ void Judge(const Graph& g, const DelegateSpec& delegate, Groups* unsupported) {
   }
 }
 
+/// What a backend that makes programs of whole graphs says of the nodes of one.
+void Judge(const Graph& g, const Backend& backend, Groups* unsupported) {
+  const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (n->is_variable() || Graph::ConstantOf(NodeEntry(n))) continue;
+    const std::string why = backend.WhyNot(g, n);
+    if (!why.empty()) AddNode(n, types, why, unsupported);
+  }
+}
+
 void AddFindings(const std::vector<Finding>& findings, Groups* unsupported) {
   for (const Finding& f : findings) {
     if (f.op.empty()) continue;
@@ -100,22 +112,28 @@ std::vector<NodeGroup> ListOf(Groups groups) {
 
 }  // namespace
 
-Support FindSupport(const Graph& graph, const std::vector<Finding>& findings,
-                    const Target& target) {
+Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, const Target& target,
+                    const SymBindings& dims) {
   std::string why;
   if (target.traits().kernels && !FindKernelCompiler(target, &why)) {
     ThrowError(ErrorCode::kUnsupported,
                fmt::format("nothing is known about target '{}': {}", target.name(), why),
-               "--support", "targets are cpu, ref, cuda:sm_90");
+               "--support", "targets are cpu, ref, cuda:sm_90, and backends of plugins");
   }
   Judged judged;
   AddFindings(findings, &judged.unsupported);
   PassOptions options;
   options.target = target;
-  Pipeline passes;
-  if (target.traits().kernels) passes = StandardPipeline({PipelineEnd::kSimplified});
+  if (!target.traits().kernels) {
+    const std::shared_ptr<Backend> backend = GetBackend(target.name());
+    Graph g = backend->constant_extents() ? AtDims(graph, dims) : graph;
+    g = ApplyPasses(std::move(g), Pipeline::Parse(backend->support_pipeline()), options);
+    Judge(ProvideTypes(std::move(g), options), *backend, &judged.unsupported);
+    return {ListOf(std::move(judged.unsupported)), {}, {}};
+  }
+  const Pipeline passes = StandardPipeline({PipelineEnd::kSimplified});
   Graph g = ProvideTypes(ApplyPasses(graph, passes, options), options);
-  if (!Placement(g, target).WhyRegions().empty() && target.traits().kernels)
+  if (!Placement(g, target).WhyRegions().empty())
     g = ProvideTypes(ApplyPasses(std::move(g), RegionPipeline(), options), options);
   Judge(g, target, &judged);
   return {ListOf(std::move(judged.unsupported)), ListOf(std::move(judged.between_regions)),

@@ -24,8 +24,10 @@ struct Support {
   std::vector<NodeGroup> on_host;          ///< where the target is a device with memory of its own
 };
 
-/// `findings` are those of the import; `graph` is the imported graph.
-Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, const Target& target);
+/// `findings` are those of the import; `graph` is the imported graph. A backend that compiles for
+/// constant dimensions is asked about the graph at `dims`, which are values of its symbols.
+Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, const Target& target,
+                    const SymBindings& dims);
 /// The same of a delegate: nodes that its engine does not take, in bodies, too.
 Support FindDelegateSupport(const Graph& graph, const std::vector<Finding>& findings,
                             const DelegateSpec& delegate);

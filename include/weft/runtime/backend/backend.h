@@ -39,6 +39,7 @@ class WEFT_API DeviceLauncher {
 };
 
 class BackendProgram;   // weft/runtime/program/backend_program.h
+struct NamedBytes;      // there too
 struct CompileOptions;  // weft/runtime/program/program.h
 
 /// What all backends are. One that runs generated kernels is a HostBackend or a DeviceBackend;
@@ -60,6 +61,23 @@ class WEFT_API Backend {
   /// for extents before the pipeline runs, and one program is made for each set that runs come
   /// with.
   virtual bool constant_extents() const { return false; }
+  /// As MakeProgram, of a program from a file: `graph` is what that one was made of, without the
+  /// attributes that have no text form; `sections` is what BackendProgram::Save gave, perhaps on
+  /// another machine or by another version. By default compiles again. Throws kInvalidModel for
+  /// sections that it cannot read, kUnsupported for those of another machine.
+  virtual std::shared_ptr<const BackendProgram> LoadProgram(
+      const Graph& graph, const CompileOptions& options, const std::vector<NamedBytes>& sections);
+
+  /// Passes from an imported graph to that which WhyNot and PredictPeak are asked about. By default
+  /// those that simplify.
+  virtual std::string support_pipeline() const;
+  /// Why programs of MakeProgram cannot hold this node of a graph with types and shapes. Empty, the
+  /// default: they can. Of backends whose module declares no kernels; of others Placement tells
+  /// (weft/runtime/placement.h).
+  virtual std::string WhyNot(const Graph& graph, const NodePtr& node) const;
+  /// Bytes of intermediate results that a run of such a graph needs at once, in all memories of the
+  /// machine; its extents are constants. nullopt, the default: not known before it is compiled.
+  virtual std::optional<int64_t> PredictPeak(const Graph& graph) const;
   /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its
   /// own only.
   virtual bool Runs(const std::string& code_target) const;

@@ -21,6 +21,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "weft/core/graph/graph.h"
@@ -36,10 +38,22 @@ struct RunMemory {
   int64_t bytes_moved = 0;  ///< read and written by steps
 };
 
+/// A file, or a part of one.
+struct NamedBytes {
+  std::string name;   ///< letters, digits, '.', '_' and '-'; not empty, not "." or ".."
+  std::string bytes;  ///< text is UTF-8
+};
+
+/// A figure that a program tells of itself, or several under one name.
+struct ProgramField {
+  std::string name;  ///< snake_case, with its unit: "predicted_cycles", "peak_words"
+  std::variant<int64_t, double, std::string, std::vector<ProgramField>> value;
+};
+
 /// One run of one session.
 class WEFT_API ProgramRun {
  public:
-  /// The runtime's (src/runtime/program/own_program.cc).
+  /// The runtime's (src/runtime/own/own_program.cc).
   struct Impl;
   explicit ProgramRun(Impl* impl) : impl_(*impl) {}
   ProgramRun(const ProgramRun&) = delete;
@@ -89,6 +103,24 @@ class WEFT_API BackendProgram {
   virtual bool has_homes() const { return false; }
   /// Counts of steps, of those fields that mean something.
   virtual void AddStats(ProgramStats* /*stats*/) const {}
+
+  /// What `weft compile --json` and `weft bench --json` tell beside what they tell of all programs;
+  /// a name that they use themselves is kPlugin. `last`: the state of a session, for what its last
+  /// run took; null: nothing has run.
+  virtual std::vector<ProgramField> Fields(const State* last) const;
+  /// What it was made of and what was made, for people and other tools (`weft compile
+  /// --save-kernels`): stages as text, machine code.
+  virtual std::vector<NamedBytes> Artifacts() const;
+  /// A page in HTML that needs no other file (`weft compile --report`); empty: there is none.
+  virtual std::string ReportPage() const;
+  /// What Backend::LoadProgram needs beside the graph: sections of a `.weftx` file. By default
+  /// none: loading compiles again.
+  virtual std::vector<NamedBytes> Save() const;
 };
+
+/// The backend's own program behind one that Compile or LoadProgram gave; of one that is compiled
+/// once a set of extents the last that was made. Null: it is one of the runtime's kinds, or none
+/// is made yet.
+WEFT_API std::shared_ptr<const BackendProgram> OwnProgramOf(const Program& program);
 
 }  // namespace weft

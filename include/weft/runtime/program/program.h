@@ -146,6 +146,7 @@ using ResultAllocator = std::function<std::shared_ptr<Tensor>(size_t index, DTyp
                                                               const std::vector<int64_t>& dims)>;
 
 class VariableStore;
+struct ProgramField;
 // The runtime's own (src/runtime/program/program_impl.h).
 struct ProgramState;
 struct RunRest;
@@ -253,6 +254,9 @@ class WEFT_API Session {
   int64_t bytes_moved() const;
   /// Times that a library call has been made ready for steady inputs (CompileOptions::steady).
   int64_t packs() const;
+  /// What the backend's own program tells of itself and of the last run
+  /// (weft/runtime/program/backend_program.h); of other programs nothing.
+  std::vector<ProgramField> fields() const;
   /// ProgramStats::kernels_failed and those of the calls that the last run was made of.
   int kernels_failed() const;
   const Program& program() const { return *program_; }
