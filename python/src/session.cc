@@ -201,21 +201,32 @@ std::vector<StepTime> Profile(PySession& s, const nb::args& given) {
   return WithoutGil(s.token, Threads::kTeam, [&] { return s.session.Profile(inputs); });
 }
 
+const char* UnitOf(const StepTime& t) { return t.unit == TimeUnit::kCycles ? "cycles" : "us"; }
+
 }  // namespace
 
 void BindSession(nb::module_& m) {
   nb::class_<StepTime>(m, "StepTime", "One step of a run and its time.")
       .def_ro("name", &StepTime::name)
       .def_ro("kind", &StepTime::kind, "'kernel', 'library', 'interpreter', 'shape', 'copy' ...")
-      .def_ro("microseconds", &StepTime::microseconds)
+      .def_ro("duration", &StepTime::duration, "In `unit`.")
+      .def_prop_ro(
+          "unit", [](const StepTime& t) { return UnitOf(t); }, "'us' or 'cycles'.")
+      .def_prop_ro(
+          "microseconds",
+          [](const StepTime& t) { return t.unit == TimeUnit::kMicroseconds ? t.duration : 0; },
+          "0 where the backend counts cycles.")
+      .def_ro("track", &StepTime::track, "What it ran on, where several work side by side.")
+      .def_ro("start", &StepTime::start,
+              "Since the run began, in `unit`; negative: when the step before it ended.")
       .def_ro("bytes", &StepTime::bytes, "Of its operands and results.")
       .def_ro("flops", &StepTime::flops)
       .def_ro("how", &StepTime::how, "Of a library call: what it runs.")
       .def_ro("inside", &StepTime::in, "Bodies and regions around it; empty: none.")
       .def_ro("times", &StepTime::times, "How often it ran.")
       .def("__repr__", [](const StepTime& t) {
-        return "<StepTime " + t.name + " (" + t.kind + "): " + std::to_string(t.microseconds) +
-               " us>";
+        return "<StepTime " + t.name + " (" + t.kind + "): " + std::to_string(t.duration) + " " +
+               UnitOf(t) + ">";
       });
   nb::class_<PyPending>(m, "PendingRun", "A run that `Session.start` has begun.")
       .def_prop_ro("ready",

@@ -20,7 +20,7 @@ struct Profiled {
 
   double SumUs() const {
     double sum = 0;
-    for (const StepTime& t : steps) sum += t.microseconds;
+    for (const StepTime& t : steps) sum += t.duration;
     return sum;
   }
   int64_t SumBytes() const {
@@ -162,7 +162,7 @@ TEST_CASE("profiles of several runs: steps are found again, whichever branch ran
       [&]() -> std::vector<StepTime> {
         const auto step = [](const char* name, double us, const char* in) {
           StepTime t;
-          t.name = name, t.kind = "kernel", t.microseconds = us, t.in = in;
+          t.name = name, t.kind = "kernel", t.duration = us, t.in = in;
           return t;
         };
         const bool first = run++ % 2 == 0;
@@ -173,12 +173,12 @@ TEST_CASE("profiles of several runs: steps are found again, whichever branch ran
       Machine());
   REQUIRE(rows.size() == 5);
   CHECK(rows[1].in == "c/then_branch");
-  CHECK(rows[1].microseconds == 2);
+  CHECK(rows[1].duration == 2);
   CHECK(rows[2].name == "d");
-  CHECK(rows[2].microseconds == 4);
-  CHECK(rows[3].microseconds == 5);
+  CHECK(rows[2].duration == 4);
+  CHECK(rows[3].duration == 5);
   CHECK(rows[4].in == "c/else_branch");
-  CHECK(rows[4].microseconds == 3);
+  CHECK(rows[4].duration == 3);
   CHECK(rows[4].step == 5);
 }
 

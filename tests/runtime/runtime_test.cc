@@ -131,17 +131,17 @@ TEST_CASE("a profile writes into the outputs that it is given") {
 
 TEST_CASE("floors: bytes go through the level that holds them, operations at the peak") {
   Machine m;
-  CHECK(m.FloorUs(1000, 1000) == 0);  // not measured
+  CHECK(m.Floor(1000, 1000) == 0);  // not measured
   m.own_gbs = 100;
   m.shared_gbs = 50;
   m.memory_gbs = 10;
   m.gflops = 200;
   m.own_bytes = 1'000'000;
   m.cache_bytes = 4'000'000;
-  CHECK(m.FloorUs(0, 400'000) == doctest::Approx(2));
-  CHECK(m.FloorUs(1'000'000, 0) == doctest::Approx(10));
-  CHECK(m.FloorUs(2'000'000, 0) == doctest::Approx(10 + 20));
-  CHECK(m.FloorUs(5'000'000, 200'000) == doctest::Approx(10 + 60 + 100 + 1));
+  CHECK(m.Floor(0, 400'000) == doctest::Approx(2));
+  CHECK(m.Floor(1'000'000, 0) == doctest::Approx(10));
+  CHECK(m.Floor(2'000'000, 0) == doctest::Approx(10 + 20));
+  CHECK(m.Floor(5'000'000, 200'000) == doctest::Approx(10 + 60 + 100 + 1));
 }
 
 TEST_CASE("profiles: the median of every step, sums, and a table that begins with the slowest") {
@@ -153,19 +153,22 @@ TEST_CASE("profiles: the median of every step, sums, and a table that begins wit
       [&]() -> std::vector<StepTime> {
         const double us[] = {4, 1, 100};
         const double t = us[run++ % 3];
-        return {{"quick", "kernel", t, 1000, 0, "", "", 1, nullptr},
-                {"slow", "library", 2 * t, 2000, 1000, "how", "", 1, nullptr}};
+        StepTime quick, slow;
+        quick.name = "quick", quick.kind = "kernel", quick.duration = t, quick.bytes = 1000;
+        slow.name = "slow", slow.kind = "library", slow.duration = 2 * t, slow.bytes = 2000;
+        slow.flops = 1000, slow.how = "how";
+        return {quick, slow};
       },
       m);
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].step == 1);
-  CHECK(rows[0].microseconds == 4);
-  CHECK(rows[0].floor_us == doctest::Approx(1));
-  CHECK(rows[1].microseconds == 8);
-  CHECK(rows[1].floor_us == doctest::Approx(3));
+  CHECK(rows[0].duration == 4);
+  CHECK(rows[0].floor == doctest::Approx(1));
+  CHECK(rows[1].duration == 8);
+  CHECK(rows[1].floor == doctest::Approx(3));
   const ProfileRow all = SumOf(rows);
-  CHECK(all.microseconds == 12);
-  CHECK(all.floor_us == doctest::Approx(4));
+  CHECK(all.duration == 12);
+  CHECK(all.floor == doctest::Approx(4));
   CHECK(all.bytes == 3000);
   const std::string table = ProfileTable(rows, m, 16);
   CHECK(table.find("slow") < table.find("quick"));
@@ -173,6 +176,65 @@ TEST_CASE("profiles: the median of every step, sums, and a table that begins wit
   CHECK(table.find("25.0 %") != std::string::npos);  // of floor, a run
   CHECK(ProfileTable({}, m).find("does not report") != std::string::npos);
   CHECK(ProfileSteps([] { return std::vector<StepTime>(); }, m).empty());
+}
+
+TEST_CASE("floors of a machine without caches, which counts cycles and overlaps") {
+  Machine m;
+  m.unit = TimeUnit::kCycles;
+  m.memory_gbs = 16;
+  m.gflops = 64;
+  CHECK(m.Floor(1600, 6400) == doctest::Approx(100 + 100));
+  m.overlaps = true;
+  CHECK(m.Floor(1600, 640) == doctest::Approx(100));
+  CHECK(m.Floor(160, 6400) == doctest::Approx(100));
+  CHECK(m.Floor(0, 0) == 0);
+}
+
+TEST_CASE("profiles: tracks lie side by side, in cycles") {
+  const auto step = [](const char* name, const char* track, double start, double cycles) {
+    StepTime s;
+    s.name = name, s.kind = "machine", s.track = track, s.start = start, s.duration = cycles;
+    s.unit = TimeUnit::kCycles;
+    s.bytes = s.flops = 64;
+    return s;
+  };
+  Machine m;
+  m.unit = TimeUnit::kCycles;
+  m.memory_gbs = m.gflops = 64;
+  const auto rows = ProfileSteps(
+      [&]() -> std::vector<StepTime> {
+        return {step("a", "DMA", 0, 10), step("a", "MAT", 10, 30), step("b", "DMA", -1, 20),
+                step("b", "MAT", 45, 5)};
+      },
+      m);
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0].floor == 2);
+  const auto placed = PlaceRows(rows);
+  CHECK(placed[2].start == 10);  // behind what its track did before
+  CHECK(placed[2].end == 30);
+  CHECK(placed[3].end == 50);
+  const auto tracks = TracksOf(rows);
+  REQUIRE(tracks.size() == 2);
+  CHECK(tracks[0].name == "DMA");
+  CHECK(tracks[0].steps == 2);
+  CHECK(tracks[0].busy == 30);
+  CHECK(tracks[0].share == doctest::Approx(0.6));
+  CHECK(tracks[1].share == doctest::Approx(0.7));
+  const ProfileRow all = SumOf(rows);
+  CHECK(all.duration == 50);
+  CHECK(all.floor == 4);
+  CHECK(all.unit == TimeUnit::kCycles);
+  const std::string table = ProfileTable(rows, m);
+  CHECK(table.find("cycles") != std::string::npos);
+  CHECK(table.find("70.0 %") != std::string::npos);
+  CHECK(table.find("64 bytes and 64 operations a cycle") != std::string::npos);
+  // Figures in nanoseconds say nothing about cycles.
+  Machine other = m;
+  other.unit = TimeUnit::kMicroseconds;
+  CHECK(ProfileSteps([&]() -> std::vector<StepTime> { return {step("a", "", 0, 1)}; }, other)[0]
+            .floor == 0);
+  CHECK(TracksOf(ProfileSteps([&]() -> std::vector<StepTime> { return {step("a", "", 0, 1)}; }, m))
+            .empty());
 }
 
 TEST_CASE("a machine is measured once, of other backends nothing is known") {

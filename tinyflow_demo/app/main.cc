@@ -97,15 +97,16 @@ int RunBench(const app::BenchOptions& options, bool json) {
     for (const double loss : r.losses) out["losses"].push_back(Number(loss));
     if (options.profile) {
       out["profile"] = Json::array();
+      const bool cycles = !r.profile.empty() && r.profile[0].unit == weft::TimeUnit::kCycles;
       for (const weft::ProfileRow& s : r.profile)
         out["profile"].push_back({{"name", s.name},
                                   {"kind", s.kind},
                                   {"runs", s.how},
-                                  {"us", s.microseconds},
+                                  {cycles ? "cycles" : "us", s.duration},
                                   {"bytes", s.bytes},
                                   {"flops", s.flops},
-                                  {"floor_us", s.floor_us}});
-      out["floor_us"] = weft::SumOf(r.profile).floor_us;
+                                  {cycles ? "floor_cycles" : "floor_us", s.floor}});
+      out[cycles ? "floor_cycles" : "floor_us"] = weft::SumOf(r.profile).floor;
     }
     fmt::print("{}\n", out.dump());
     return 0;

@@ -123,10 +123,9 @@ std::string Figures(const ReportData& d) {
 
 /// Kinds of steps, then the steps, the slowest first.
 std::string Steps(std::vector<weft::ProfileRow> rows) {
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const weft::ProfileRow& a, const weft::ProfileRow& b) {
-                     return a.microseconds > b.microseconds;
-                   });
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const weft::ProfileRow& a, const weft::ProfileRow& b) { return a.duration > b.duration; });
   const weft::ProfileRow all = weft::SumOf(rows);
   std::map<std::string, std::pair<int, weft::ProfileRow>> kinds;
   for (const weft::ProfileRow& r : rows) {
@@ -134,13 +133,13 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
     ++count;
     sum = weft::SumOf({sum, r});
   }
-  if (all.microseconds <= 0) return "<p>This backend does not report the time of its steps.</p>";
+  if (all.duration <= 0) return "<p>This backend does not report the time of its steps.</p>";
   // Time, its share, and the share that the machine would need at best.
   const auto times = [&](const weft::ProfileRow& r) {
     const std::string floor =
-        r.floor_us > 0 ? fmt::format("{:.1f} %", 100 * r.floor_us / r.microseconds) : "-";
-    return fmt::format("<td>{:.1f}</td><td>{:.1f} %</td><td>{}</td>", r.microseconds,
-                       100 * r.microseconds / all.microseconds, floor);
+        r.floor > 0 ? fmt::format("{:.1f} %", 100 * r.floor / r.duration) : "-";
+    return fmt::format("<td>{:.1f}</td><td>{:.1f} %</td><td>{}</td>", r.duration,
+                       100 * r.duration / all.duration, floor);
   };
   constexpr const char* kTimes = "<th>us</th><th>share</th><th>floor</th>";
   std::string out = fmt::format("<table><tr><th>kind</th><th>steps</th>{}</tr>", kTimes);
@@ -154,7 +153,7 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
         "<tr><td>{}</td><td>{}</td>{}<td><div class=\"bar\" "
         "style=\"width:{:.0f}px\"></div></td></tr>",
         weft::EscapeHtml(r.name), weft::EscapeHtml(r.kind), times(r),
-        200 * r.microseconds / rows[0].microseconds);
+        200 * r.duration / rows[0].duration);
   return out + "</table>\n<p>floor: bytes / bandwidth + operations / peak of the machine.</p>\n";
 }
 

@@ -400,7 +400,7 @@ TEST_CASE("a benchmark says what a step is made of") {
   CHECK(std::isfinite(fused.loss));
   REQUIRE(!fused.profile.empty());
   CHECK(fused.machine.measured());
-  CHECK(weft::SumOf(fused.profile).floor_us > 0);
+  CHECK(weft::SumOf(fused.profile).floor > 0);
   o.fusion = false;
   CHECK(app::Bench(o).program.kernels > 3 * fused.program.kernels);
 }

@@ -158,9 +158,9 @@ class Chooser {
   static void AddTheirs(const std::vector<ProfileRow>& rows, const Costs& ours, Costs* theirs) {
     for (size_t r = 0; r < rows.size(); ++r) {
       if (rows[r].kind != "delegate") continue;
-      double left = rows[r].microseconds;
+      double left = rows[r].duration;
       for (size_t k = r + 1; k < rows.size() && rows[k].kind == "engine"; ++k)
-        if (!theirs->Add(NamesOf(rows[k]), rows[k].microseconds)) left += rows[k].microseconds;
+        if (!theirs->Add(NamesOf(rows[k]), rows[k].duration)) left += rows[k].duration;
       const std::set<size_t> inside = ours.Find(NamesOf(rows[r]));
       double sum = 0;
       for (const size_t i : inside) sum += ours.Known(i);
@@ -206,8 +206,7 @@ class Chooser {
     std::vector<Runner> runners;
     runners.push_back(RunnerOf({"none", {}}, graph_));
     Costs ours(nodes_);
-    for (const StepTime& row : ProfileOf(runners[0].program))
-      ours.Add(NamesOf(row), row.microseconds);
+    for (const StepTime& row : ProfileOf(runners[0].program)) ours.Add(NamesOf(row), row.duration);
     std::vector<Costs> theirs;
     for (DelegateSpec engine : engines_) {
       // Rows of its own cost time, so an engine is asked to tell them only here.

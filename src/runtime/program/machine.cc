@@ -145,15 +145,22 @@ std::string CpuModel() {
   return "unknown";
 }
 
-double Machine::FloorUs(int64_t bytes, int64_t flops) const {
+double Machine::Floor(int64_t bytes, int64_t flops) const {
   if (!measured()) return 0;
-  const int64_t own = std::min(bytes, own_bytes), shared = std::min(bytes, cache_bytes) - own;
-  const double ns = double(own) / own_gbs + double(shared) / shared_gbs +
-                    double(bytes - own - shared) / memory_gbs + double(flops) / gflops;
-  return ns / 1e3;
+  const auto copy = [](int64_t part, double rate) { return part > 0 ? double(part) / rate : 0; };
+  const int64_t own = std::min(bytes, own_bytes);
+  const int64_t shared = std::max<int64_t>(std::min(bytes, cache_bytes) - own, 0);
+  const double copies =
+      copy(own, own_gbs) + copy(shared, shared_gbs) + copy(bytes - own - shared, memory_gbs);
+  const double arithmetic = double(flops) / gflops;
+  const double least = overlaps ? std::max(copies, arithmetic) : copies + arithmetic;
+  return unit == TimeUnit::kCycles ? least : least / 1e3;
 }
 
 std::string Machine::ToString() const {
+  if (unit == TimeUnit::kCycles)
+    return fmt::format("{}: {:g} bytes and {:g} operations a cycle{}", cpu, memory_gbs, gflops,
+                       overlaps ? ", side by side" : "");
   return fmt::format(
       "{:.1f} GB/s in the cores' own caches ({}), {:.1f} GB/s in the last-level cache ({}), {:.1f} "
       "GB/s from memory, {:.1f} GFLOP/s (f32), {} threads",
@@ -180,9 +187,12 @@ Machine MeasureMachine(int threads) {
 
 Machine MachineOf(const std::string& backend, int threads) {
   const std::shared_ptr<Backend> b = GetBackend(backend);
-  const Target target = b->target();
-  if (!target.traits().kernels || target.traits().device_memory) return {};
-  Machine m = Unmeasured(threads > 0 ? threads : b->threads());
+  return b->DescribeMachine(threads > 0 ? threads : b->threads());
+}
+
+Machine Backend::DescribeMachine(int) const { return {}; }
+Machine HostBackend::DescribeMachine(int threads) const {
+  Machine m = Unmeasured(threads);
   return Recall(&m) ? m : MeasureMachine(m.threads);
 }
 

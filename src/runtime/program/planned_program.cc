@@ -261,7 +261,7 @@ void PlannedProgram::TakeTimes(State& state, const std::string& in,
         row.name = std::move(part.name);
         row.kind = "engine";
         row.how = std::move(part.how);
-        row.microseconds = part.us;
+        row.duration = part.us;
         row.in = PlaceIn(in, step.name);
         row.times = 1;
         inside.push_back(std::move(row));

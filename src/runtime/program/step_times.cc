@@ -16,7 +16,7 @@ StepTime TimedStep::Row(std::string name, const char* kind, std::string in) cons
   StepTime t;
   t.name = std::move(name);
   t.kind = kind;
-  t.microseconds = microseconds;
+  t.duration = microseconds;
   t.bytes = work.bytes;
   t.flops = work.flops;
   t.in = std::move(in);
@@ -25,8 +25,8 @@ StepTime TimedStep::Row(std::string name, const char* kind, std::string in) cons
 }
 
 void AppendTimes(StepTime node, std::vector<StepTime> inside, std::vector<StepTime>* times) {
-  for (const StepTime& t : inside) node.microseconds -= t.microseconds;
-  node.microseconds = std::max(0.0, node.microseconds);  // two clocks may disagree in the last bit
+  for (const StepTime& t : inside) node.duration -= t.duration;
+  node.duration = std::max(0.0, node.duration);  // two clocks may disagree in the last bit
   if (!inside.empty()) node.bytes = node.flops = 0;
   times->push_back(std::move(node));
   for (StepTime& t : inside) times->push_back(std::move(t));

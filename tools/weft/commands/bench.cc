@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 
 #include "command_line.h"
 #include "common.h"
@@ -142,7 +143,7 @@ int64_t PeakResidentBytes() {
   return 0;
 }
 
-/// Passes and the steps of one run, each laid end to end; the arena is there while steps run.
+/// Passes, laid end to end, and the steps of one run; the arena is there while steps run.
 void ExportProfile(const std::string& path, const std::vector<PassRecord>& passes,
                    const std::vector<ProfileRow>& steps, const Session& session) {
   constexpr int kPasses = 1, kSteps = 2;
@@ -162,17 +163,28 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
     at_us += r.seconds * 1e6;
   }
   trace.Counter(kArena, at_us, session.arena_bytes());
-  for (const ProfileRow& r : steps) {
-    trace.Span(kSteps, r.in.empty() ? r.name : r.in + ": " + r.name, r.kind, at_us, r.microseconds,
-               {{"step", r.step},
-                {"times", r.times},
-                {"runs", r.how},
-                {"bytes", r.bytes},
-                {"flops", r.flops},
-                {"floor_us", r.floor_us}});
-    at_us += r.microseconds;
+  // Tracks side by side, as they ran; a cycle is drawn as a microsecond.
+  const bool cycles = !steps.empty() && steps[0].unit == TimeUnit::kCycles;
+  std::map<std::string, int> number_of;  // by track
+  for (const ProfileTrack& t : TracksOf(steps)) {
+    const int number = kSteps + int(number_of.size());
+    number_of.emplace(t.name, number);
+    trace.NameTrack(number, (t.name.empty() ? "steps" : t.name) + (cycles ? " (cycles)" : ""));
   }
-  trace.Counter(kArena, at_us, 0);
+  double end_us = at_us;
+  for (const PlacedRow& p : PlaceRows(steps)) {
+    const ProfileRow& r = *p.row;
+    const auto track = number_of.find(r.track);
+    Json args = {{"step", r.step},   {"times", r.times},
+                 {"runs", r.how},    {"bytes", r.bytes},
+                 {"flops", r.flops}, {cycles ? "floor_cycles" : "floor_us", r.floor}};
+    if (r.origin) args["of"] = *r.origin;
+    trace.Span(track == number_of.end() ? kSteps : track->second,
+               r.in.empty() ? r.name : r.in + ": " + r.name, r.kind, at_us + p.start, r.duration,
+               std::move(args));
+    end_us = std::max(end_us, at_us + p.end);
+  }
+  trace.Counter(kArena, end_us, 0);
   trace.Write(path);
 }
 
@@ -247,6 +259,8 @@ int RunBench(const Args& a) {
     if (a.engine.calls.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
     if (a.profile && !interrupted) {
       Json rows = Json::array();
+      const bool cycles = !profile.empty() && profile[0].unit == TimeUnit::kCycles;
+      const std::vector<PlacedRow> placed = PlaceRows(profile);
       for (const ProfileRow& r : profile)
         rows.push_back({{"step", r.step},
                         {"name", r.name},
@@ -254,12 +268,19 @@ int RunBench(const Args& a) {
                         {"kind", r.kind},
                         {"times", r.times},
                         {"runs", r.how},
-                        {"us", r.microseconds},
+                        {cycles ? "cycles" : "us", r.duration},
                         {"bytes", r.bytes},
                         {"flops", r.flops},
-                        {"floor_us", r.floor_us}});
+                        {cycles ? "floor_cycles" : "floor_us", r.floor},
+                        {"track", r.track},
+                        {"start", placed[r.step - 1].start}});
       out["profile"] = std::move(rows);
-      out["floor_us"] = SumOf(profile).floor_us;
+      out[cycles ? "profile_floor_cycles" : "floor_us"] = SumOf(profile).floor;
+      Json tracks = Json::array();
+      for (const ProfileTrack& t : TracksOf(profile))
+        tracks.push_back(
+            {{"track", t.name}, {"steps", t.steps}, {"busy", t.busy}, {"share", t.share}});
+      if (tracks.size() > 0) out["tracks"] = std::move(tracks);
     }
     AddFields(session.fields(), p.engine.backend, &out);
     PrintJson(out);

@@ -84,12 +84,12 @@ int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
     for (const StepTime& t : session.Profile(fed)) {
       if (t.kind == "engine") continue;
       if (t.kind != "delegate") {
-        here += t.microseconds;
+        here += t.duration;
         continue;
       }
       for (size_t r = 0; r < rows.size(); ++r)
-        if (origins[r] == t.origin && (rows[r].us < 0 || t.microseconds < rows[r].us))
-          rows[r].us = t.microseconds;
+        if (origins[r] == t.origin && (rows[r].us < 0 || t.duration < rows[r].us))
+          rows[r].us = t.duration;
     }
     own = std::min(own, here);
   }

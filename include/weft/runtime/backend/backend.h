@@ -41,6 +41,7 @@ class WEFT_API DeviceLauncher {
 class BackendProgram;   // weft/runtime/program/backend_program.h
 struct NamedBytes;      // there too
 struct CompileOptions;  // weft/runtime/program/program.h
+struct Machine;         // weft/runtime/program/profile.h
 
 /// What all backends are. One that runs generated kernels is a HostBackend or a DeviceBackend;
 /// any other makes programs of whole graphs (MakeProgram).
@@ -78,6 +79,8 @@ class WEFT_API Backend {
   /// Bytes of intermediate results that a run of such a graph needs at once, in all memories of the
   /// machine; its extents are constants. nullopt, the default: not known before it is compiled.
   virtual std::optional<int64_t> PredictPeak(const Graph& graph) const;
+  /// What its programs run on. By default nothing is known.
+  virtual Machine DescribeMachine(int threads) const;
   /// Can this machine run code made for that target (KernelCompiler::target())? By default: for its
   /// own only.
   virtual bool Runs(const std::string& code_target) const;
@@ -118,6 +121,8 @@ class WEFT_API HostBackend : public Backend {
   /// one has no other thread. Throws the first exception when all have ended. By default one after
   /// another.
   virtual void RunTogether(size_t count, const std::function<void(size_t)>& part);
+  /// This processor, as MachineOf measures it.
+  Machine DescribeMachine(int threads) const override;
   HostBackend* host() final { return this; }
 };
 

@@ -72,6 +72,9 @@ struct IoSpec {
   Type type() const { return Type(kind, dtype, key); }
 };
 
+/// What the time of a step is counted in.
+enum class TimeUnit : uint8_t { kMicroseconds, kCycles };
+
 /// One step of one run, as the profiler saw it. A step of a body that ran several times has the
 /// sums of all of them.
 struct StepTime {
@@ -79,13 +82,17 @@ struct StepTime {
   /// "delegate": what such a node took beyond the steps in it, which have rows of their own; those
   /// of a delegate, as its engine tells them, are of kind "engine".
   std::string name, kind;
-  double microseconds = 0;
-  int64_t bytes = 0;  ///< of its operands and results, each once
-  int64_t flops = 0;  ///< arithmetic operations, by FFlops
-  std::string how;    ///< of a library call: what it says that it runs
-  std::string in;     ///< bodies and regions around it: "loop_3/body/region 2"; empty: none
-  int64_t times = 1;  ///< that it ran
-  Origin origin;      ///< the user's nodes that it stands for; null: what `name` says
+  double duration = 0;  ///< in `unit`
+  int64_t bytes = 0;    ///< of its operands and results, each once
+  int64_t flops = 0;    ///< arithmetic operations, by FFlops
+  std::string how;      ///< of a library call: what it says that it runs
+  std::string in;       ///< bodies and regions around it: "loop_3/body/region 2"; empty: none
+  int64_t times = 1;    ///< that it ran
+  Origin origin;        ///< the user's nodes that it stands for; null: what `name` says
+  TimeUnit unit = TimeUnit::kMicroseconds;  ///< the same for all steps of a program
+  /// What it ran on, where several work side by side: "DMA", "MAT". Empty: one after another.
+  std::string track;
+  double start = -1;  ///< since the run began, in `unit`; < 0: when the step before it ended
 };
 
 /// A number that grows while sessions run, in any thread; copies show the same one.
