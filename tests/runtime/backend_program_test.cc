@@ -14,6 +14,8 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/module/backend_module.h"
+#include "weft/runtime/program/predict_arena.h"
+#include "weft/runtime/saved/saved_program.h"
 #include "weft/runtime/session/variable_store.h"
 
 using namespace weft;
@@ -24,15 +26,17 @@ namespace {
 /// A machine whose memory only its programs reach. It counts what is done to it.
 struct Card {
   std::atomic<int> programs{0}, loads{0}, fetches{0}, homes{0};
-  bool fails = false, refuses = false, forgets = false, lies = false, has_homes = true;
+  std::atomic<int> loaded{0};
+  bool fails = false, refuses = false, forgets = false, lies = false, other = false;
+  bool has_homes = true;
   std::vector<std::string> shapes;  ///< of the first input of each graph that it was given
   static Card& Get() {
     static Card card;
     return card;
   }
   void Reset() {
-    programs = loads = fetches = homes = 0;
-    fails = refuses = forgets = lies = false;
+    programs = loads = fetches = homes = loaded = 0;
+    fails = refuses = forgets = lies = other = false;
     has_homes = true;
     shapes.clear();
   }
@@ -64,6 +68,16 @@ class CardProgram final : public BackendProgram {
   std::unique_ptr<State> NewState() const override { return std::make_unique<Own>(); }
   bool has_homes() const override { return Card::Get().has_homes; }
   void AddStats(ProgramStats* stats) const override { stats->library_calls += 7; }
+  std::vector<ProgramField> Fields(const State* last) const override {
+    const int64_t runs = last ? static_cast<const Own*>(last)->runs : -1;
+    return {{"runs", runs}, {"busy", std::vector<ProgramField>{{"ALU", 0.5}}}};
+  }
+  std::vector<NamedBytes> Artifacts() const override {
+    return {{"graph.weft", PrintGraph(graph_)}};
+  }
+  std::vector<NamedBytes> Save() const override {
+    return {{"made for", "card 1"}, {"bytes", std::string("\0\n\t", 3)}};
+  }
 
   void Run(State& state, ProgramRun& run) const override {
     Card& card = Card::Get();
@@ -130,6 +144,29 @@ class CardBackend final : public Backend {
       Card::Get().shapes.push_back(
           graph.GetAttr<ShapeMap>("shape")[NodeEntry(inputs[0])].ToString());
     return std::make_shared<CardProgram>(graph);
+  }
+  std::shared_ptr<const BackendProgram> LoadProgram(
+      const Graph& graph, const CompileOptions& options,
+      const std::vector<NamedBytes>& sections) override {
+    REQUIRE(sections.size() == 2);
+    CHECK(sections[0].name == "made for");
+    CHECK(sections[1].name == "bytes");
+    CHECK(sections[1].bytes == std::string("\0\n\t", 3));
+    WEFT_CHECK(!Card::Get().other, kUnsupported, "the program is {}, this is card 2",
+               sections[0].bytes);
+    ++Card::Get().loaded;
+    return MakeProgram(graph, options);
+  }
+  std::string WhyNot(const Graph& graph, const NodePtr& n) const override {
+    CHECK(graph.HasAttr("shape"));
+    return n->op()->name == "Exp" ? "the card has no exponential" : "";
+  }
+  std::optional<int64_t> PredictPeak(const Graph& graph) const override {
+    int64_t bytes = 0;
+    for (const NodePtr& n : graph.TopoOrder())
+      if (!n->is_variable())
+        bytes += 4 * graph.GetAttr<ShapeMap>("shape")[NodeEntry(n)].num_elements().value();
+    return bytes;
   }
 
  private:
@@ -315,6 +352,80 @@ TEST_CASE("whole programs: state variables stay on the machine from run to run")
       CHECK(ValuesOf(*a.Run({Vector({1, 1})})[0]) == Values{1, 1});
     }
     CHECK(card.homes == 0);
+  }
+}
+
+TEST_CASE("whole programs: what they tell of themselves") {
+  Card::Get().Reset();
+  const Graph g = Sums();
+  for (const char* backend : {"card", "constant_card"}) {
+    const auto program = CompileFor(g, backend);
+    Session session(program);
+    const bool made = std::string(backend) == "card";
+    CHECK((OwnProgramOf(*program) != nullptr) == made);
+    CHECK(session.fields().size() == (made ? 2 : 0));
+    if (made) CHECK(std::get<int64_t>(session.fields()[0].value) == -1);
+    session.Run(Inputs(g, 2, 3));
+    session.Run(Inputs(g, 2, 3));
+    REQUIRE(session.fields().size() == 2);
+    CHECK(std::get<int64_t>(session.fields()[0].value) == 2);
+    REQUIRE(bool(OwnProgramOf(*program)));
+    CHECK(OwnProgramOf(*program)->Artifacts()[0].name == "graph.weft");
+    CHECK(OwnProgramOf(*program)->ReportPage().empty());
+  }
+  if (HasCpu()) {
+    const auto planned = CompileFor(g, "cpu");
+    CHECK(!bool(OwnProgramOf(*planned)));
+    CHECK(Session(planned).fields().empty());
+  }
+  CHECK(bool(OwnProgramOf(*CompileFor(g, "ref"))));
+  CompileOptions options;
+  options.backend = "constant_card";
+  // Exp of [4, 3], the sum and the result of the addition: 12, 1, 12 floats.
+  CHECK(PredictArena(g, options, {{"n", 4}, {"m", 2}}).bytes == 100);
+  options.backend = "ref";
+  CHECK(Catch([&] { PredictArena(g, options, {{"n", 4}, {"m", 2}}); })->says("plans nothing"));
+}
+
+TEST_CASE("whole programs: files hold their sections, and the graph as it was") {
+  Card& card = Card::Get();
+  card.Reset();
+  const Graph g = Sums();
+  const auto in = Inputs(g, 3, 2);
+  const auto want = Session(CompileFor(g, "ref")).Run(in);
+  const auto load = [](const std::string& bytes, const std::string& backend = {}) {
+    LoadOptions options;
+    options.backend = backend;
+    return LoadProgramFromMemory(bytes.data(), bytes.size(), nullptr, "the file", options);
+  };
+  const std::string file = PackProgram(*CompileFor(g, "card"));
+  const auto loaded = load(file);
+  CHECK(card.loaded == 1);
+  CHECK(loaded->backend() == "card");
+  CHECK(Difference(Session(loaded).Run(in), want) <= 1);
+  // Another backend runs the graph, where it can.
+  CHECK(Difference(Session(load(file, "ref")).Run(in), want) <= 1);
+  CHECK(card.loaded == 1);
+  card.other = true;
+  const auto other = Catch([&] { load(file); });
+  REQUIRE(other);
+  CHECK(other->code == ErrorCode::kUnsupported);
+  CHECK(other->says("the program is card 1"));
+  card.other = false;
+  // One that is compiled for dimensions is compiled again when they come.
+  card.Reset();
+  const auto constant = CompileFor(g, "constant_card");
+  Session(constant).Run(in);
+  const auto again = load(PackProgram(*constant));
+  CHECK(card.programs == 1);
+  CHECK(Difference(Session(again).Run(in), want) <= 1);
+  CHECK(card.programs == 2);
+  CHECK(card.loaded == 0);
+  // Cut and damaged tables are found, though the hash is right: tests/safety does the rest.
+  for (size_t at = 0; at < file.size(); at += 97) {
+    std::string damaged = file;
+    damaged[at] = char(damaged[at] ^ 0x20);
+    CHECK(Catch([&] { load(damaged); })->code == ErrorCode::kInvalidModel);
   }
 }
 

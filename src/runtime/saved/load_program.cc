@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 
+#include "needed_plugins.h"
 #include "runtime/compile/budget_program.h"
 #include "runtime/compile/constant_extents.h"
 #include "runtime/own/own_program.h"
@@ -18,6 +19,7 @@
 #include "weft/core/text/text.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
+#include "weft/runtime/program/backend_program.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
@@ -42,6 +44,8 @@ class Reader {
     RequestScope scope(options_.limits);
     ReadFrame();
     ReadMeta();
+    if (const auto it = sections_.find(weftx::kPlugins); it != sections_.end())
+      CheckPlugins(it->second);
     const std::string name = options_.backend.empty() ? backend_ : options_.backend;
     const std::shared_ptr<Backend> backend = BackendFor(name, options_.threads);
     PassOptions passes;
@@ -69,9 +73,10 @@ class Reader {
       Graph g = ReadGraph(weftx::GraphTag(k), side);
       CheckEffects(g);
       if (plans) g = WithPlan(ProvideTypes(std::move(g), passes), passes);
-      planned.ways.push_back(CompilesPerExtents(g, *backend)
-                                 ? CompilePerExtents(std::move(g), compile, backend)
-                                 : MakeAnyProgram(std::move(g), backend, compile));
+      planned.ways.push_back(
+          CompilesPerExtents(g, *backend)
+              ? CompilePerExtents(std::move(g), compile, backend)
+              : MakeAnyProgram(std::move(g), backend, compile, OwnSections(name)));
       if (!has_budget) continue;
       Program::Impl& way = *planned.ways.back();
       DescribeProgram(&way, name);
@@ -218,6 +223,22 @@ class Reader {
     Graph g = ParseGraph(Section(section.c_str()), parse);
     Limits::Check("nodes", int64_t(g.num_nodes()), options_.limits.nodes);
     return g;
+  }
+
+  /// Of the backend's own program, for the same backend.
+  std::vector<NamedBytes> OwnSections(const std::string& backend) const {
+    std::vector<NamedBytes> own;
+    const auto it = sections_.find(weftx::kOwn);
+    if (it == sections_.end() || SplitTarget(backend).first != SplitTarget(backend_).first)
+      return own;
+    std::string_view in = it->second;
+    while (!in.empty()) {
+      const uint64_t name = Take(&in), bytes = Take(&in);
+      NamedBytes& s = own.emplace_back();
+      s.name = TakeBytes(&in, name);
+      s.bytes = TakeBytes(&in, bytes);
+    }
+    return own;
   }
 
   /// Kernels of the file, where this machine runs them.

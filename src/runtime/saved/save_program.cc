@@ -1,6 +1,7 @@
 /// save_program.cc: writes `.weftx` files; the format stands in saved_program.h.
 #include <map>
 
+#include "needed_plugins.h"
 #include "runtime/delegate/engine.h"
 #include "runtime/plan/instruction.h"
 #include "runtime/program/body_programs.h"
@@ -10,6 +11,7 @@
 #include "weft/core/module/delegate.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/text/text.h"
+#include "weft/runtime/program/backend_program.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
@@ -90,20 +92,38 @@ std::string KernelSection(const std::vector<Graph>& graphs) {
   return out;
 }
 
+std::string OwnSection(const std::vector<NamedBytes>& own) {
+  std::string out;
+  for (const NamedBytes& s : own) {
+    weftx::AppendWord(&out, s.name.size());
+    weftx::AppendWord(&out, s.bytes.size());
+    out += s.name;
+    out += s.bytes;
+  }
+  return out;
+}
+
 /// The graphs of all ways of a program; of one without a budget its one graph.
 std::string Pack(std::vector<Graph> graphs, const std::string& backend, const std::string& target,
-                 const Target& compiled_for, const std::string& budget) {
+                 const Target& compiled_for, const std::string& budget,
+                 const std::vector<NamedBytes>& own = {}) {
   SideData side;
   PrintOptions print;
   print.origins = true;
   print.hidden_attributes = true;
   print.side_data = &side;
   std::vector<std::string> texts;
+  const Target runs_on = compiled_for.none() ? Target(SplitDelegates(backend).first) : compiled_for;
+  NeededPlugins plugins;
+  plugins.AddBackend(backend);
+  // The compiler of a plugin reads the graph as it left it.
+  const bool as_it_is = !runs_on.traits().kernels && !plugins.empty();
   for (Graph& g : graphs) {
     KeepEngines(&g, backend);
-    g = SelfContained(g,
-                      compiled_for.none() ? Target(SplitDelegates(backend).first) : compiled_for);
-    texts.push_back(PrintGraph(Stripped(g), print));
+    if (!as_it_is) g = SelfContained(g, runs_on);
+    const Graph kept = Stripped(g);
+    plugins.AddGraph(kept);
+    texts.push_back(PrintGraph(kept, print));
   }
 
   std::string table, data;
@@ -126,6 +146,8 @@ std::string Pack(std::vector<Graph> graphs, const std::string& backend, const st
   sections.emplace_back(weftx::kTensors, std::move(table));
   sections.emplace_back(weftx::kKernels, KernelSection(graphs));
   sections.emplace_back(weftx::kData, std::move(data));
+  if (!plugins.empty()) sections.emplace_back(weftx::kPlugins, plugins.ToText());
+  if (!own.empty()) sections.emplace_back(weftx::kOwn, OwnSection(own));
 
   std::string out(weftx::kMagic, sizeof weftx::kMagic);
   out.append(16, '\0');  // the hash
@@ -161,7 +183,8 @@ std::string PackProgram(const Program& program) {
   DistinctKernels kernels;
   for (const Graph& g : graphs) CollectKernels(g, &kernels);
   const std::string target = kernels.empty() ? "" : kernels.begin()->second->target;
-  return Pack(std::move(graphs), program.backend(), target, {}, program.impl().budget().ToString());
+  return Pack(std::move(graphs), program.backend(), target, {}, program.impl().budget().ToString(),
+              program.impl().OwnSections());
 }
 
 void SaveProgram(const Program& program, const std::string& path) {

@@ -17,7 +17,7 @@ constexpr size_t kEntryBytes = 24;              // of the section table
 constexpr size_t kAlign = 64;                   // of tensors, in the file
 
 constexpr const char *kMeta = "meta", *kGraph = "graph", *kTensors = "tensors", *kData = "data",
-                     *kKernels = "kernels";
+                     *kKernels = "kernels", *kPlugins = "plugins", *kOwn = "own";
 /// The section of way `k` of a program (runtime/compile/budget_program.h).
 inline std::string GraphTag(size_t k) { return k == 0 ? kGraph : "way" + std::to_string(k); }
 /// Attribute of graphs, of the program and of bodies: what is planned when it is loaded.

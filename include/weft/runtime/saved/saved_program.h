@@ -12,7 +12,12 @@
 ///
 /// An element-wise operator that the library does not register itself is saved as what it computes
 /// (weft::Expression), so that the file runs where nobody registers it. Operators of others that
-/// have another form of FCodeGen, a library call or an FHostEval have to be registered there.
+/// have another form of FCodeGen, a library call or an FHostEval have to be registered there. Of a
+/// backend's own program (weft/runtime/program/backend_program.h) the file holds the graph that it
+/// was made of, as it is, and the sections that it gives; Backend::LoadProgram makes it again.
+///
+/// A file names the plugins that it needs, with what it needs of each: loading it where that is not
+/// there says which plugin is missing.
 ///
 ///   "WEFTX\0\0\1" | hash of the rest, 16 bytes | number of sections, u64
 ///                 | {tag, 8 bytes; offset, size, u64} ... | data
@@ -23,6 +28,10 @@
 ///             "tensors"  {content hash, dtype, rank, extents, offset, bytes} as u64 each
 ///             "data"     the tensors' bytes at multiples of 64 of the file
 ///             "kernels"  {key hi, lo, bytes} as u64, then the code; repeated
+///             "plugins"  where there are any, a line each: name, version, and {kind of item, its
+///                        name} ..., apart by tabs
+///             "own"      sections of a backend's program: {bytes of the name, of the content} as
+///                        u64, name, content; repeated
 ///
 /// Numbers are little-endian. A newer format version is refused, a damaged file too
 /// (kInvalidModel). A file holds machine code and is as trusted as a shared library: load only
@@ -56,8 +65,8 @@ struct LoadOptions {
   /// In the place of the program's own; with none, that one counts. Ways are those of the file.
   MemoryBudget memory_budget = {};
 };
-/// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kUnknownOp where
-/// a plugin is missing.
+/// Constants are views of the mapped file. Throws kIo, kLimit, kInvalidModel, and kPlugin where a
+/// plugin is missing.
 WEFT_API std::shared_ptr<const Program> LoadProgram(const std::string& path,
                                                     const LoadOptions& options = {});
 /// As LoadProgram, from bytes that stay alive as long as `owner`. `name` stands in messages.
