@@ -1,4 +1,4 @@
-# WeftPlugin.cmake: weft_add_plugin, for projects that find_package(Weft).
+# WeftPlugin.cmake: weft_add_plugin and weft_add_golden_tests, for projects that find_package(Weft).
 #
 #   weft_add_plugin(name [C] [SOURCES] a.cc b.cc ... [VERSION 1.0] [DOC "one line"])
 #
@@ -48,4 +48,16 @@ function(weft_add_plugin name)
   target_compile_definitions(${name} PRIVATE WEFT_MODULE_NAME="${name}")
   target_link_libraries(${name} PRIVATE Weft::weft
     $<$<BOOL:${WEFT_PLUGIN_DMLC}>:${WEFT_PLUGIN_DMLC}> $<TARGET_NAME_IF_EXISTS:fmt::fmt>)
+endfunction()
+
+#   weft_add_golden_tests(name)
+#
+# A test `name_golden`: every .weft file in tests/ beside the CMakeLists.txt, with the plugin loaded. Such a file says what is
+# run and what comes out (docs/add_a_pass.md); `WEFT_BLESS=1 ctest -R golden` writes what came out into it.
+function(weft_add_golden_tests name)
+  if(NOT WEFT_GOLDEN_TEST)
+    message(FATAL_ERROR "weft_add_golden_tests(${name}): this package of Weft was built without its tests")
+  endif()
+  add_test(NAME ${name}_golden COMMAND ${WEFT_GOLDEN_TEST} --plugin $<TARGET_FILE:${name}>
+    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
 endfunction()

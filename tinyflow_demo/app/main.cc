@@ -140,9 +140,9 @@ int Dispatch(int argc, char** argv) {
         return n && *n >= 0 ? std::string() : "'" + text + "' is not an integer from 0 to 2^63 - 1";
       },
       "");
-  // A session's word for it; "gpu" is taken as well.
-  const CLI::CheckedTransformer device(
-      std::map<std::string, std::string>{{"cpu", "cpu"}, {"cuda", "gpu"}, {"gpu", "gpu"}});
+  // A session's word for it.
+  const CLI::Transformer device(std::map<std::string, std::string>{{"cuda", "gpu"}});
+  constexpr const char* kDevice = "cpu, cuda, or another backend of Weft, as in npu:v2";
   std::vector<std::string> plugins;
   const auto add_delegates = [&plugins](CLI::App* of, auto* options) {
     of->add_option("--plugin", plugins, "a plugin to load (repeatable)");
@@ -184,7 +184,7 @@ int Dispatch(int argc, char** argv) {
       "bytes that a step may add, by computing values twice: 300M, 50% (of what it takes without), "
       "min";
   train_app->add_option("--memory-budget", train_memory, kMemory);
-  train_app->add_option("--device", train.device, "cpu or cuda")->transform(device);
+  train_app->add_option("--device", train.device, kDevice)->transform(device);
   add_delegates(train_app, &train);
   train_app
       ->add_option("--size", train.size,
@@ -211,7 +211,7 @@ int Dispatch(int argc, char** argv) {
   bench_app->add_flag("--tune", bench.tune,
                       "choose library calls by timing, where no earlier run has");
   bench_app->add_option("--memory-budget", bench_memory, kMemory);
-  bench_app->add_option("--device", bench.device, "cpu or cuda")->transform(device);
+  bench_app->add_option("--device", bench.device, kDevice)->transform(device);
   add_delegates(bench_app, &bench);
   bench_app
       ->add_option("--dtype", bench.dtype,

@@ -492,7 +492,8 @@ TEST_CASE("the command") {
     CAPTURE(options);
     CHECK(Command("bench softmax " + std::string(options)).second == 2);
   }
-  CHECK(Command("bench lenet --device tpu").second == 2);
+  CHECK(Command("bench lenet --device tpu").second == 3);
+  CHECK(Command("bench lenet --device ref:fast").second == 2);
   CHECK(Command("bench lenet --dtype bfloat16").second == 2);
   CHECK(Command("bench resnet50 --dtype float8").second == 2);
   CHECK(Command("bench lenet --blocks 2").second == 2);

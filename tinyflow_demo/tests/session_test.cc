@@ -146,11 +146,26 @@ TEST_CASE("what must be refused") {
 
 TEST_CASE("where sessions run") {
   const Fresh fresh;
-  CheckThrows([] { Session("tpu"); }, ErrorCode::kUsage, "\"cpu fusion\"");
+  CheckThrows([] { Session("tpu"); }, ErrorCode::kUnsupported, "there is no backend 'tpu'");
+  CheckThrows([] { Session("cpu:no-fuson"); }, ErrorCode::kUsage, "did you mean 'no-fusion'");
   CheckThrows([] { Session("cpu fast"); }, ErrorCode::kUsage, "cpu fast");
   CheckThrows([] { Session(""); }, ErrorCode::kUsage, "cpu");
   CheckThrows([] { Session("gpu"); }, ErrorCode::kUnsupported, "GPU");
   CheckThrows([] { Session("gpu fusion"); }, ErrorCode::kUnsupported, "GPU");
+}
+
+TEST_CASE("a session runs on any backend") {
+  const Fresh fresh;
+  const Line net;
+  const Feeds feeds{{net.x, Xs(4)}, {net.t, Ts(4)}};
+  std::vector<double> losses;
+  for (const char* config : {"cpu fusion", "cpu:no-fusion fusion", "ref", "ref fusion"}) {
+    Session sess(config);
+    sess.run(initialize_all_variables());
+    for (int i = 0; i < 3; ++i) sess.run({net.step, net.loss}, feeds);
+    losses.push_back(Values(sess.run(net.loss, feeds))[0]);
+    CHECK(losses.back() == doctest::Approx(losses[0]));
+  }
 }
 
 TEST_CASE("several sessions have their own variables") {

@@ -92,18 +92,20 @@ Config ParseConfig(const std::string& text) {
   const std::vector<std::string> words = weft::Split(weft::Trim(text), ' ');
   const bool fusion = words.size() == 2 && words[1] == "fusion";
   const auto [device, delegates] = weft::SplitDelegates(words[0]);
-  WEFT_CHECK((device == "cpu" || device == "gpu") && (words.size() == 1 || fusion), kUsage,
-             "a session runs on \"cpu\", \"cpu fusion\", \"gpu\" or \"gpu fusion\", not on \"{}\"",
-             text);
+  WEFT_CHECK(
+      !device.empty() && (words.size() == 1 || fusion), kUsage,
+      "a session runs on \"cpu\", \"cpu fusion\", \"gpu\", \"gpu fusion\" or another backend of "
+      "Weft in their place, not on \"{}\"",
+      text);
   Config config;
-  config.backend = device == "gpu" ? "cuda" : "cpu";
+  config.backend = device == "gpu" ? "cuda" : device;
   if (!delegates.empty()) config.backend += "+" + delegates;
   config.fusion = fusion;
-  if (device != "gpu") return config;
   try {
     weft::GetBackend(config.backend);
-  } catch (const weft::Error& e) {
-    if (e.code() != weft::ErrorCode::kUnsupported) throw;
+  } catch (weft::Error& e) {
+    e.AddPlace("session \"" + text + "\"");
+    if (device != "gpu" || e.code() != weft::ErrorCode::kUnsupported) throw;
     weft::ThrowError(e.code(), "there is no GPU to run on: " + e.message(),
                      "session \"" + text + "\"", "use \"cpu fusion\"; weft doctor shows more");
   }

@@ -31,8 +31,9 @@ struct Config {
   weft::MemoryBudget memory;
   weft::DivisionOptions division;
 };
-/// Throws kUsage for a text that is none of the four, delegates behind the device left out;
-/// kUnsupported where there is no such device.
+/// A backend of Weft, "gpu" for "cuda", perhaps with parameters and delegates: "npu:v2+libtorch
+/// fusion". Throws kUsage for another text, kUnsupported where there is no such device, and what
+/// GetBackend throws.
 Config ParseConfig(const std::string& text);
 
 /// One compiled set of fetches.

@@ -40,7 +40,8 @@ struct ProgramInfo {
 
 class Session {
  public:
-  /// "cpu", "cpu fusion", "gpu" or "gpu fusion"; for the default graph. `threads`: 0 takes all
+  /// "cpu", "cpu fusion", "gpu" or "gpu fusion", or another backend of Weft in their place, one of
+  /// a plugin that is loaded, say: "npu:v2 fusion"; for the default graph. `threads`: 0 takes all
   /// there are. `tune`: library calls are chosen by timing, where no earlier run has. `memory`:
   /// what a run that is fed something may add (weft/runtime/program/program.h); such runs throw
   /// kOutOfMemory where that cannot be kept. Delegates take parts of the graph where they stand

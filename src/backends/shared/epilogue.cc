@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "node_attrs.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 
 namespace weft {

@@ -3,7 +3,7 @@
 #include "attention_run.h"
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 
 namespace weft::cpu {

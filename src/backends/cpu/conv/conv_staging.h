@@ -6,7 +6,7 @@
 
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/shared/call_operands.h"
-#include "backends/shared/conv_shape.h"
+#include "weft/core/op/conv_shape.h"
 
 namespace weft::cpu {
 

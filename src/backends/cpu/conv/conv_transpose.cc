@@ -11,8 +11,8 @@
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
-#include "backends/shared/node_attrs.h"
 #include "plane_deconv.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"
 

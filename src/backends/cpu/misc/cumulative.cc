@@ -9,7 +9,7 @@
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/threads.h"
 #include "backends/cpu/util/wide.h"
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/core/tensor/visit_element.h"
 #include "weft/support/check.h"

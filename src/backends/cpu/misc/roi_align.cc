@@ -7,7 +7,7 @@
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/threads.h"
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/core/takes_dtype.h"
 #include "weft/support/check.h"

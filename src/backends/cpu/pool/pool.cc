@@ -6,9 +6,9 @@
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/threads.h"
-#include "backends/shared/node_attrs.h"
 #include "max_pool.h"
 #include "plain_pool.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/core/takes_dtype.h"
 

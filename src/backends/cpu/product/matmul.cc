@@ -11,11 +11,11 @@
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/tuning.h"
-#include "backends/shared/node_attrs.h"
-#include "backends/shared/product_shape.h"
 #include "few_rows_product.h"
 #include "vector_product.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/product_shape.h"
 #include "weft/core/takes_dtype.h"
 
 namespace weft::cpu {

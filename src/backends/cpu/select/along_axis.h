@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/tensor/tensor.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"

@@ -5,8 +5,8 @@
 
 #include "along_axis.h"
 #include "backends/cpu/util/threads.h"
-#include "backends/shared/node_attrs.h"
 #include "bit_masks.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/sized_compute.h"
 #include "weft/support/check.h"

@@ -7,8 +7,8 @@
 
 #include "backends/cpu/util/threads.h"
 #include "backends/cpu/util/wide.h"
-#include "backends/shared/node_attrs.h"
 #include "ordered_keys.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/sized_compute.h"
 #include "weft/support/check.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "along_axis.h"
-#include "backends/shared/node_attrs.h"
 #include "ordered_keys.h"
 #include "sort_items.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/sized_compute.h"
 #include "weft/support/check.h"

@@ -16,10 +16,10 @@
 #include <string>
 
 #include "backends/shared/call_operands.h"
-#include "backends/shared/conv_shape.h"
 #include "cudnn_graph.h"
 #include "followed_call.h"
 #include "libraries.h"
+#include "weft/core/op/conv_shape.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/device.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "backends/cuda/driver/driver_api.h"
-#include "backends/shared/conv_shape.h"
 #include "backends/shared/epilogue.h"
+#include "weft/core/op/conv_shape.h"
 #include "weft/core/plan/layout.h"
 #include "weft/core/tensor/dtype.h"
 #include "weft/runtime/backend/compute.h"

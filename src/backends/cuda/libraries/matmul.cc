@@ -6,11 +6,11 @@
 /// A row is added on the way out of the library, a tensor as its C, which may lie where the result
 /// goes. A row that is the whole result may lie there as well, so it is added as C.
 #include "backends/shared/call_operands.h"
-#include "backends/shared/node_attrs.h"
-#include "backends/shared/product_shape.h"
 #include "followed_call.h"
 #include "libraries.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/product_shape.h"
 #include "weft/runtime/backend/device.h"
 #include "weft/support/checked.h"
 

@@ -1,7 +1,6 @@
-/// node_attrs.h: attributes of library operators, with the defaults of the ONNX
-/// standard; for every backend.
-///
-/// The structs that declare them live with the operators; here only names are known.
+/// node_attrs.h: attributes of operators by their names, with the defaults of the ONNX standard,
+/// for whoever computes them by a library or a machine. The structs that declare them live with the
+/// operators. Throws kBadAttribute where an attribute is of another type.
 #pragma once
 
 #include <cstdint>

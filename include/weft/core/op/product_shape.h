@@ -1,5 +1,8 @@
-/// product_shape.h: the extents of a matrix product with numpy's broadcasting, as libraries want
-/// them; for every backend.
+/// product_shape.h: the extents of a matrix product with numpy's broadcasting, as libraries and
+/// machines want them.
+///
+///   MatMul([2, 3, m, k], [k, n])     one product [6 m, k] x [k, n]
+///   MatMul([2, 3, m, k], [3, k, n])  batches [2, 3] and [1, 3]
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,11 @@
-/// conv_shape.h: the extents of a convolution, read off a node; for every backend.
+/// conv_shape.h: the extents of a convolution, read off a node, for whoever computes it by a
+/// library or a machine.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "node_attrs.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/window.h"
 #include "weft/support/checked.h"
 
