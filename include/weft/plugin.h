@@ -174,7 +174,7 @@ typedef struct WeftOptionDef {
 /* What of the extents of a region is known when it is compiled. */
 enum {
   WEFT_EXTENTS_FIXED = 0, /* every one is a number */
-  WEFT_EXTENTS_ANY = 1    /* some are symbols, which each run gives values */
+  WEFT_EXTENTS_ANY = 1    /* some are expressions of symbols, which the operands of each run tell */
 };
 
 /* A part of a graph that is to be compiled. Its graph has inputs and outputs in order, constants
@@ -201,7 +201,9 @@ typedef struct WeftRegionCall {
 enum {
   WEFT_DELEGATE_CONCURRENT = 1u,    /* several instances of one engine may run at a time */
   WEFT_DELEGATE_DETERMINISTIC = 2u, /* equal operands give equal bits */
-  WEFT_DELEGATE_ANY_EXTENTS = 4u,   /* compiles regions with WEFT_EXTENTS_ANY */
+  /* Is asked to compile a region with WEFT_EXTENTS_ANY where it has such extents, one engine for
+   * all runs; where it answers WEFT_E_UNSUPPORTED it gets WEFT_EXTENTS_FIXED, once for each set. */
+  WEFT_DELEGATE_ANY_EXTENTS = 4u,
   /* `run` gives its work to call->stream, and the next run of the instance may be given to another
    * one before that is done; without it the work is done when `run` returns. */
   WEFT_DELEGATE_STREAMS = 8u
@@ -355,6 +357,10 @@ typedef struct WeftHost {
   WeftStatus (*node_attr_tensor)(const WeftNode* node, const char* name, const WeftView** value);
   /* The graph that an attribute holds (a branch, a loop's body); until the callback returns. */
   WeftStatus (*node_attr_graph)(const WeftNode* node, const char* name, const WeftGraph** graph);
+  /* The model of graph_onnx as a file in a folder of its own, with large tensors in a second file
+   * beside it, each at the beginning of a page: for engines that map files. The folder goes when
+   * the callback returns; what is mapped by then stays. */
+  WeftStatus (*graph_onnx_file)(const WeftGraph* graph, const char** path);
 } WeftHost;
 
 /* ---- the plugin ---- */

@@ -1,6 +1,6 @@
-/* mirror.c: Weft as an engine of Weft: the delegates `mirror` and `mirror_serial`, for tests. A
- * region comes as an ONNX model, becomes a program of the backend cpu (program.c), and runs in the
- * caller's memory on both sides. Options make it err on command. */
+/* mirror.c: Weft as an engine of Weft: the delegates `mirror`, `mirror_any` and `mirror_serial`,
+ * for tests. A region comes as an ONNX model, becomes a program of the backend cpu (program.c), and
+ * runs in the caller's memory on both sides. Options make it err on command. */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <stdio.h>
 #include <stdlib.h>
@@ -396,6 +396,11 @@ WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPlug
   def.import_engine = Import;
   def.estimate = Estimate;
   def.profile = Profile;
+  status = host->register_delegate(&def);
+  if (status) return status;
+  def.name = "mirror_any";
+  def.doc = "the same, with one engine for all extents";
+  def.flags |= WEFT_DELEGATE_ANY_EXTENTS;
   status = host->register_delegate(&def);
   if (status) return status;
   def.name = "mirror_serial";

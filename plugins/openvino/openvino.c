@@ -1,15 +1,13 @@
 /* openvino.c: gives parts of graphs to OpenVINO, in plain C on weft/plugin.h alone.
  *
- * OpenVINO's C library is opened when it is first asked for; nothing of it is needed to build. It
- * is searched in $WEFT_OPENVINO (the library, or a folder that holds it), beside this plugin, where
- * tools/setup unpacks it ($WEFT_DATA_DIR/openvino, $WEFT_DEPS_DIR/data/openvino), and on the
- * loader's path.
+ * OpenVINO's C library is opened when it is first asked for, where README.md says; nothing of it is
+ * needed to build.
  *
- * A region is read as ONNX and compiled for the program's number of threads, in f32. An instance is
- * an infer request over the caller's memory on both sides; a tensor is made anew only where its
- * address or its extents have changed. OpenVINO computes i64 in 32 bits and f64 in f32, so what it
- * computes otherwise than ONNX is refused, by the table at the end. NaN is left to OpenVINO, whose
- * Max, Relu, Clip and pooling lose it. */
+ * A region is read as ONNX, its weights mapped, and compiled for the program's number of threads,
+ * in f32. An instance is an infer request over the caller's memory on both sides; a tensor is made
+ * anew only where its address or its extents have changed. OpenVINO computes i64 in 32 bits and f64
+ * in f32, so what it computes otherwise than ONNX is refused, by the table at the end. NaN is left
+ * to OpenVINO, whose Max, Relu, Clip and pooling lose it. */
 #define _GNU_SOURCE /* dladdr, memfd_create */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -69,8 +67,8 @@ typedef struct OvRows { OvRow* rows; size_t size; } OvRows;
   F(int32_t, core_create, (OvCore**))                                                             \
   F(int32_t, core_set_property, (const OvCore*, const char* device, ...))                         \
   F(int32_t, core_get_property, (const OvCore*, const char* device, const char* key, char**))     \
-  F(int32_t, core_read_model_from_memory_buffer,                                                  \
-    (const OvCore*, const char* bytes, size_t size, const OvTensor* weights, OvModel**))          \
+  F(int32_t, core_read_model,                                                                     \
+    (const OvCore*, const char* path, const char* weights, OvModel**))                            \
   F(int32_t, core_compile_model, (const OvCore*, const OvModel*, const char* device,              \
                                   size_t properties, OvCompiled**, ...))                          \
   F(int32_t, core_import_model,                                                                   \
@@ -279,6 +277,7 @@ static const WeftOptionDef options[] = {
     {"int32", 'b', "0", "take arithmetic on i64, which OpenVINO does in 32 bits"},
     {"streams", 'i', "1", "runs at a time that the threads are divided among"},
     {"pinning", 'b', "0", "bind threads to cores"},
+    {"dynamic", 'b', "0", "compile once for all extents, not once for each"},
     {"profile", 'b', "0", "measure every step, for the rows of a profile"}};
 
 /* OpenVINO's core with the properties of one set of options: an import takes them from nowhere
@@ -293,17 +292,20 @@ static Core* cores; /* under open_mutex */
 
 static WeftStatus ReadOptions(const WeftRegion* region, char* to, size_t size) {
   const char* precision = NULL;
-  int64_t streams = 1, pinning = 0, profile = 0;
+  int64_t streams = 1, pinning = 0, profile = 0, dynamic = 0;
   WeftStatus status = weft->option_string(region->options, "precision", &precision);
   if (status == WEFT_OK) status = weft->option_int(region->options, "streams", &streams);
   if (status == WEFT_OK) status = weft->option_int(region->options, "pinning", &pinning);
   if (status == WEFT_OK) status = weft->option_int(region->options, "profile", &profile);
+  if (status == WEFT_OK) status = weft->option_int(region->options, "dynamic", &dynamic);
   if (status != WEFT_OK) return status;
   const int exact = strcmp(precision, "f32") == 0;
   if (!exact && strcmp(precision, "bf16") != 0 && strcmp(precision, "f16") != 0)
     return Fail(WEFT_E_UNKNOWN_OPTION, "precision is '%.40s', not f32, bf16 or f16", precision);
   if (streams < 1 || streams > 1024)
     return Fail(WEFT_E_UNKNOWN_OPTION, "streams is %lld, not 1 to 1024", (long long)streams);
+  if (region->extents == WEFT_EXTENTS_ANY && !dynamic)
+    return weft->fail(WEFT_E_UNSUPPORTED, "it is compiled for each set (option dynamic)");
   /* In mode ACCURACY nothing is quantized on the way. */
   snprintf(to, size,
            "INFERENCE_PRECISION_HINT=%s\nPERFORMANCE_HINT=LATENCY\nEXECUTION_MODE_HINT=%s\n"
@@ -460,14 +462,13 @@ static WeftStatus MakeEngine(const WeftRegion* region, const Core* core, OvCompi
 
 static WeftStatus CompileInside(const WeftRegion* region, void** engine) {
   const Core* core = NULL;
-  const void* bytes = NULL;
-  size_t size = 0;
+  const char* path = NULL;
   OvModel* model = NULL;
   OvCompiled* compiled = NULL;
   WeftStatus status = CoreFor(region, &core);
-  if (status == WEFT_OK) status = weft->graph_onnx(region->graph, &bytes, &size);
+  if (status == WEFT_OK) status = weft->graph_onnx_file(region->graph, &path);
   if (status != WEFT_OK) return status;
-  int32_t code = ov.core_read_model_from_memory_buffer(core->core, bytes, size, NULL, &model);
+  int32_t code = ov.core_read_model(core->core, path, NULL, &model); /* maps its weights */
   if (code != 0) return OvFail(WEFT_E_UNSUPPORTED, code, "reading the region");
   code = ov.core_compile_model(core->core, model, "CPU", 0, &compiled);
   if (code != 0) status = OvFail(WEFT_E_UNSUPPORTED, code, "compiling the region");
@@ -814,7 +815,6 @@ static void SortNames(void) {
 }
 
 static const char kEmpty[] = "without elements";
-
 /* Null, or what keeps an operand with that role from OpenVINO. */
 static const char* RefusesOperand(const WeftGraph* graph, WeftEntry entry, uint32_t types) {
   WeftDType dtype = WEFT_DTYPE_UNKNOWN;
@@ -894,7 +894,7 @@ WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPlug
   weft = host;
   if (num_names == 0) SortNames();
   weft_plugin_describe(info, "openvino", "1.0", "gives parts of graphs to OpenVINO");
-  if (!WEFT_HAS(host, WeftHost, node_attr_graph))
+  if (!WEFT_HAS(host, WeftHost, graph_onnx_file))
     return host->fail(WEFT_E_PLUGIN, "this Weft has no delegates: openvino needs a newer one");
   return host->register_delegate(&delegate);
 }

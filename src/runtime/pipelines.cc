@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "weft/support/error.h"
+#include "weft/support/check.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -211,8 +211,14 @@ Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
   if (delegates.empty() || Has(given, "Delegate")) return given;
   std::string to = delegates;  // commas separate options of passes
   std::replace(to.begin(), to.end(), ',', ';');
-  const PassSpec divide("Delegate",
-                        {{"to", to}, {"choice", choice}, {"only", only}, {"most", most}});
+  PassSpec divide("Delegate", {{"to", to}, {"choice", choice}, {"only", only}, {"most", most}});
+  if (const size_t colon = choice.find(':'); colon != std::string::npos) {
+    const auto seed = TryParseInt64(choice.substr(colon + 1));
+    WEFT_CHECK(choice.substr(0, colon) == "random" && seed, kUsage,
+               "choice is all, auto, random or random:SEED, not '{}'", choice);
+    divide.options[1].value = std::string("random");
+    divide.options.push_back({"seed", *seed});
+  }
   const auto& all = given.passes();
   size_t behind = 0;
   for (size_t i = 0; i < all.size(); ++i)

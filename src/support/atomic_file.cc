@@ -24,7 +24,7 @@ auto Retry(Call call) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::string path, bool flush) : path_(std::move(path)), flush_(flush) {
   // A device, a pipe: what is there takes the bytes, and is not replaced by a file.
   struct stat there {};
   if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
@@ -74,7 +74,7 @@ void AtomicFile::Commit() {
   struct stat old {};
   if (stat(path_.c_str(), &old) == 0 && fchmod(fd_, old.st_mode & 0777) != 0)
     Fail("set the mode of");
-  if (Retry([&] { return fsync(fd_); }) != 0) Fail("flush");
+  if (flush_ && Retry([&] { return fsync(fd_); }) != 0) Fail("flush");
   const int closed = close(fd_);
   fd_ = -1;
   if (closed != 0) Fail("close");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -39,15 +40,50 @@ Mappings& All() {
   return *all;
 }
 
+struct Closer {
+  int fd;
+  ~Closer() { close(fd); }
+};
+
+/// All of a file that is not empty.
+std::shared_ptr<void> Map(int fd, const std::string& path) {
+  struct stat status {};
+  WEFT_CHECK(fstat(fd, &status) == 0, kIo, "cannot read '{}': {}", path, std::strerror(errno));
+  const auto size = size_t(status.st_size);
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  WEFT_CHECK(data != MAP_FAILED, kIo, "cannot map '{}': {}", path, std::strerror(errno));
+  std::shared_ptr<void> map(data, [size](void* p) {
+    // Together: the addresses may be another's as soon as they are free.
+    const std::lock_guard lock(All().mutex);
+    All().by_begin.erase(static_cast<const char*>(p));
+    munmap(p, size);
+  });
+  const std::lock_guard lock(All().mutex);
+  All().by_begin[static_cast<const char*>(data)] = {
+      size, fmt::format("{}.{}.{}.{}.{}", status.st_dev, status.st_ino, status.st_size,
+                        status.st_mtim.tv_sec, status.st_mtim.tv_nsec)};
+  return map;
+}
+
+/// An open file that no folder names.
+int MakeUnnamed(const std::string& folder) {
+  int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) {  // not every file system has them
+    std::string name = folder + "/weft_XXXXXX";
+    fd = mkostemp(name.data(), O_CLOEXEC);
+    if (fd >= 0) unlink(name.c_str());
+  }
+  WEFT_CHECK(fd >= 0, kIo, "cannot make a temporary file in '{}': {}", folder,
+             std::strerror(errno));
+  return fd;
+}
+
 }  // namespace
 
 std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   WEFT_CHECK(fd >= 0, kIo, "cannot open '{}': {}", path, std::strerror(errno));
-  struct Close {
-    int fd;
-    ~Close() { close(fd); }
-  } closer{fd};
+  const Closer closer{fd};
   struct stat status {};
   WEFT_CHECK(fstat(fd, &status) == 0 && S_ISREG(status.st_mode), kIo, "'{}' is not a regular file",
              path);
@@ -56,18 +92,36 @@ std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t
              max_bytes);
   *size = size_t(status.st_size);
   WEFT_CHECK(*size > 0, kInvalidModel, "'{}' is empty", path);
-  void* data = mmap(nullptr, *size, PROT_READ, MAP_PRIVATE, fd, 0);
-  WEFT_CHECK(data != MAP_FAILED, kIo, "cannot map '{}': {}", path, std::strerror(errno));
-  std::shared_ptr<void> map(data, [n = *size](void* p) {
-    // Together: the addresses may be another's as soon as they are free.
-    const std::lock_guard lock(All().mutex);
-    All().by_begin.erase(static_cast<const char*>(p));
-    munmap(p, n);
-  });
-  const std::lock_guard lock(All().mutex);
-  All().by_begin[static_cast<const char*>(data)] = {
-      *size, fmt::format("{}.{}.{}.{}.{}", status.st_dev, status.st_ino, status.st_size,
-                         status.st_mtim.tv_sec, status.st_mtim.tv_nsec)};
+  return Map(fd, path);
+}
+
+std::shared_ptr<void> MapUnnamed(const std::vector<std::string_view>& pieces,
+                                 std::vector<const char*>* places) {
+  constexpr size_t kAlign = 64;
+  const char* told = std::getenv("TMPDIR");
+  const std::string folder = told && *told ? told : "/tmp";
+  const Closer file{MakeUnnamed(folder)};
+  std::vector<size_t> begins;
+  size_t at = 0;
+  const auto write = [&](std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(file.fd, bytes.data(), bytes.size());
+      WEFT_CHECK(n >= 0 || errno == EINTR, kIo, "cannot write a temporary file in '{}': {}", folder,
+                 std::strerror(errno));
+      if (n <= 0) continue;
+      at += size_t(n);
+      bytes.remove_prefix(size_t(n));
+    }
+  };
+  for (const std::string_view piece : pieces) {
+    write(std::string(size_t((kAlign - at % kAlign) % kAlign), '\0'));
+    begins.push_back(at);
+    write(piece);
+  }
+  write(std::string_view("", 1));  // what is mapped is not empty
+  const std::shared_ptr<void> map = Map(file.fd, folder);
+  places->clear();
+  for (const size_t begin : begins) places->push_back(static_cast<const char*>(map.get()) + begin);
   return map;
 }
 

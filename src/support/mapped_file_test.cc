@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "weft/support/error.h"
@@ -106,6 +108,29 @@ TEST_CASE("bytes of one file have one name, of another or another place another 
   CHECK_THROWS_AS(MapFile("/nowhere", 1, &size), Error);
   WriteFileAtomic(file.path, "");
   CHECK_THROWS_AS(MapFile(file.path, 1, &size), Error);
+}
+
+TEST_CASE("a file without a name holds its pieces, and gives its pages back") {
+  const std::string a(100000, 'a'), b = "bc";
+  std::vector<const char*> at;
+  const auto map = MapUnnamed({a, b, {}}, &at);
+  REQUIRE(at.size() == 3);
+  for (const char* p : at) CHECK(reinterpret_cast<uintptr_t>(p) % 64 == 0);
+  const auto same = [&] {
+    return std::memcmp(at[0], a.data(), a.size()) == 0 && std::memcmp(at[1], "bc", 2) == 0;
+  };
+  CHECK(same());
+  CHECK(ReleaseMapped(at[0], int64_t(a.size())));
+  CHECK(PagesHeld(at[0], a.size()) <= 0);
+  CHECK(same());
+  CHECK(bool(MapUnnamed({}, &at)));
+  CHECK(at.empty());
+
+  const char* const told = std::getenv("TMPDIR");
+  const std::string before = told ? told : "";
+  setenv("TMPDIR", "/nowhere", 1);
+  CHECK_THROWS_AS(MapUnnamed({a}, &at), Error);
+  told ? setenv("TMPDIR", before.c_str(), 1) : unsetenv("TMPDIR");
 }
 
 }  // namespace

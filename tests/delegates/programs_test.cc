@@ -2,15 +2,18 @@
 /// what becomes of those that err.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "tests/delegates/test_delegate.h"
 #include "tests/support/e2e_util.h"
 #include "tests/support/temp_folder.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/module/delegate.h"
 #include "weft/runtime/delegate_counts.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/log.h"
+#include "weft/support/mapped_file.h"
 #include "weft/support/request.h"
 
 namespace weft::e2e {
@@ -100,6 +103,32 @@ TEST_CASE("delegates: engines run parts of a program, one for each set of extent
   // Engines live no longer than what runs them.
   CHECK(counts.engines == engines_before);
   CHECK(counts.instances == instances_before);
+}
+
+TEST_CASE("delegates: one engine for all extents, where it takes any") {
+  if (!registered || !HasCpu()) return;
+  TestDelegateCounts& counts = TestDelegateCounts::Get();
+  const Graph g = Divisible();
+  const auto program = CompileTo(g, "test_any");
+  counts.Reset();
+  Session session(program);
+  for (int64_t n : {3, 1, 5, 3}) CHECK(OffAt(&session, g, n) <= 1);
+  CHECK(counts.compiled == 1);
+  CHECK(counts.prepared == 1);
+  // Who refuses a region without sizes gets it with sizes.
+  const auto refused = CompileTo(g, "test_any:largest=1000");
+  counts.Reset();
+  Session sized(refused);
+  for (int64_t n : {3, 1, 3}) CHECK(OffAt(&sized, g, n) <= 1);
+  CHECK(counts.compiled == 4);  // twice for each of two, and refused once
+  // A file keeps it.
+  const TempFolder folder;
+  SaveProgram(*program, folder.path() + "/p.weftx");
+  counts.Reset();
+  Session loaded(LoadProgram(folder.path() + "/p.weftx"));
+  for (int64_t n : {2, 4}) CHECK(OffAt(&loaded, g, n) <= 1);
+  CHECK(counts.imported == 1);
+  CHECK(counts.compiled == 0);
 }
 
 TEST_CASE("delegates: programs of one body share its engine") {
@@ -293,6 +322,66 @@ TEST_CASE("delegates: a saved program keeps regions, and engines of fixed extent
   CHECK(Difference(session.Run(r.inputs), r.outputs) <= 1);
   CHECK(TestDelegateCounts::Get().imported == 1);
   CHECK(TestDelegateCounts::Get().compiled == 0);
+}
+
+TEST_CASE("delegates: large constants of parts lie in a file, where nobody else holds them") {
+  if (!registered || !HasCpu()) return;
+  const int64_t wide = 640;  // 1.6 MB
+  const auto make = [&] {
+    Graph g;
+    const NodePtr x = g.AddInput("x", DType::kF32, Shape({SymInt::Symbol("n"), SymInt(wide)}));
+    std::vector<double> values;
+    for (int64_t i = 0; i < wide * wide; ++i) values.push_back(double(i % 113) / 1e4);
+    const NodeEntry w = g.AddConstant(Tensor::FromDoubles(DType::kF32, {wide, wide}, values), "w");
+    const NodeEntry a(g.AddNode("MatMul", {NodeEntry(x), w}));
+    g.outputs = {NodeEntry(g.AddNode("Tanh", {a}))};
+    return g;
+  };
+  // Mapped, of all large ones in bodies.
+  const auto mapped = [](const Program& p) {
+    int n = 0, all = 0;
+    for (const NodePtr& node : p.graph().TopoOrder()) {
+      if (!IsOp(node, builtin::kDelegated)) continue;
+      for (const NodePtr& inner : node->attr<GraphPtr>("body")->TopoOrder()) {
+        const TensorPtr t = Graph::ConstantOf(NodeEntry(inner));
+        if (!t) continue;
+        ++all;
+        n += !MappedName(t->data(), t->num_bytes()).empty();
+      }
+    }
+    REQUIRE(all == 1);
+    return n;
+  };
+  CompileOptions options;
+  options.backend = "cpu+test_a";
+  const auto program = Compile(make(), options);
+  CHECK(mapped(*program) == 1);
+  const Graph kept = make();
+  CHECK(mapped(*Compile(kept, options)) == 0);
+  Session session(program);
+  for (int64_t n : {1, 3}) CHECK(OffAt(&session, kept, n) <= 1);
+
+  // It is read again where the part runs here, and where the program is saved.
+  options.backend = "cpu+test_a:fail=compile,code=unsupported";
+  const auto here = Compile(make(), options);
+  CHECK(mapped(*here) == 1);
+  Session own(here);
+  CHECK(OffAt(&own, kept, 2) <= 1);
+  const TempFolder folder;
+  SaveProgram(*program, folder.path() + "/p.weftx");
+  Session loaded(LoadProgram(folder.path() + "/p.weftx"));
+  CHECK(OffAt(&loaded, kept, 2) <= 1);
+
+  // Without a folder to write to they stay.
+  const char* const told = std::getenv("TMPDIR");
+  const std::string before = told ? told : "";
+  setenv("TMPDIR", "/nowhere", 1);
+  options.backend = "cpu+test_a";
+  const auto without = Compile(make(), options);
+  told ? setenv("TMPDIR", before.c_str(), 1) : unsetenv("TMPDIR");
+  CHECK(mapped(*without) == 0);
+  Session stays(without);
+  CHECK(OffAt(&stays, kept, 2) <= 1);
 }
 
 TEST_CASE("delegates: a wrong number from an engine is seen by a comparison") {

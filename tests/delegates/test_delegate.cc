@@ -139,7 +139,11 @@ class TestDelegate final : public Delegate {
     const int64_t largest = Number(region.options, "largest");
     const ShapeMap& shapes = region.body->GetAttr<ShapeMap>("shape");
     for (const NodeEntry& e : region.body->outputs) {
-      WEFT_CHECK(shapes[e].is_static(), kPlugin, "a region without sizes");
+      if (!shapes[e].is_static()) {
+        WEFT_CHECK(traits_.any_extents, kPlugin, "a region without sizes");
+        WEFT_CHECK(largest < 0, kUnsupported, "sizes that the option 'largest' cannot judge");
+        continue;
+      }
       const SymInt elements = shapes[e].num_elements();
       WEFT_CHECK(largest < 0 || elements.value() <= largest, kUnsupported,
                  "{} elements are more than the {} of the option 'largest'", elements.value(),
@@ -174,12 +178,14 @@ bool RegisterTestDelegates() {
   static const bool once = [] {
     DelegateTraits any;
     any.concurrent = any.deterministic = true;
-    DelegateTraits serial = any, device = any;
+    DelegateTraits serial = any, device = any, sizeless = any;
     serial.concurrent = false;
+    sizeless.any_extents = true;
     device.memory = MemoryPlace::kCuda;
     for (const char* name : {"test_a", "test_b", "test_absent"})
       RegisterDelegate(std::make_shared<TestDelegate>(name, any));
     RegisterDelegate(std::make_shared<TestDelegate>("test_serial", serial));
+    RegisterDelegate(std::make_shared<TestDelegate>("test_any", sizeless));
     return RegisterDelegate(std::make_shared<TestDelegate>("test_device", device));
   }();
   return once;

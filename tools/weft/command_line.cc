@@ -66,8 +66,12 @@ void AddDelegates(Options& app, DelegateArgs* args) {
   app.Add("--delegate NAME,..", &args->to,
           "engines of plugins that take parts of the model, with options as in "
           "openvino:streams=2,libtorch; the same as --backend cpu+openvino");
+  AddDivision(app, args);
+}
+
+void AddDivision(Options& app, DelegateArgs* args) {
   app.Add("--delegate-choice C", &args->choice,
-          "all: what an engine takes it gets; auto: the cheapest division; random")
+          "all: what an engine takes it gets; auto: the cheapest division; random, random:SEED")
       .ShowDefault();
   app.Add("--delegate-only OP,..", &args->only, "operators that may be given away, Conv;MatMul");
 }

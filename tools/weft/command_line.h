@@ -91,6 +91,8 @@ void AddRandomWeights(Options& app, ModelArgs* args);
 void AddEngine(Options& app, EngineArgs* args);
 void AddMemory(Options& app, MemoryArgs* args);
 void AddDelegates(Options& app, DelegateArgs* args);
+/// The same where engines are named otherwise.
+void AddDivision(Options& app, DelegateArgs* args);
 void AddInputs(Options& app, InputArgs* args);
 void AddBind(Options& app, InputArgs* args);
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
 
 #include "command_reproducer.h"
 #include "shell_check.h"
@@ -213,9 +214,12 @@ Engine ParseEngine(const std::string& text, const std::string& passes) {
   return e;
 }
 
-std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
-                                              const Limits& limits, const CallOptions& calls,
-                                              const MemoryOptions& memory) {
+namespace {
+
+/// `model`: asked once, and again where a fault is reported.
+std::shared_ptr<const Program> CompileModel(const std::function<Graph()>& model,
+                                            const Engine& engine, int threads, const Limits& limits,
+                                            const CallOptions& calls, const MemoryOptions& memory) {
   CompileOptions options;
   options.memory = memory;
   options.backend = engine.backend;
@@ -226,10 +230,18 @@ std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine,
   options.passes.limits = limits;
   Progress progress;
   options.passes.on_pass = progress.Hook();
-  const auto compile = [&] { return Compile(graph, options); };
+  const auto compile = [&] { return Compile(model(), options); };
   const std::shared_ptr<const Program> program = WithReproducer(&options.passes, compile);
   ReportFaults(program->stats().passes, &options.passes, compile);
   return program;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> CompileProgram(Graph graph, const Engine& engine, int threads,
+                                              const Limits& limits, const CallOptions& calls,
+                                              const MemoryOptions& memory) {
+  return CompileModel([&] { return graph; }, engine, threads, limits, calls, memory);
 }
 
 void ReportKernelFaults(const Session& session) {
@@ -334,10 +346,18 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
   p.engine = ParseEngine(EngineName(backend, engine.delegates), engine.passes);
   p.engine.division = engine.delegates.Division();
   const Timer timer;
-  const Graph graph = ReadModel(model, ImportFor(inputs));
+  std::optional<Graph> graph = ReadModel(model, ImportFor(inputs));
   p.read_seconds = timer.seconds();
-  make_inputs(graph);
-  p.program = CompileProgram(graph, p.engine, engine.threads, limits, engine.calls, memory);
+  make_inputs(*graph);
+  // Nobody else holds it while it is compiled, so weights that a pass replaces go; a second time it
+  // is read again, where that can be.
+  const auto take = [&] {
+    if (model.path == "-") return Graph(*graph);
+    Graph taken = graph ? std::move(*graph) : ReadModel(model, ImportFor(inputs));
+    graph.reset();
+    return taken;
+  };
+  p.program = CompileModel(take, p.engine, engine.threads, limits, engine.calls, memory);
   p.inputs = OrderInputs(*p.program, p.named);
   return p;
 }

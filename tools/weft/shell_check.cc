@@ -53,20 +53,6 @@ int RunShell(const std::string& line, bool show_output) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-ScratchFolder::ScratchFolder() {
-  std::error_code error;
-  std::string name = (std::filesystem::temp_directory_path(error) / "weft_XXXXXX").string();
-  WEFT_CHECK(!error && mkdtemp(name.data()), kIo, "cannot make a temporary folder '{}'", name);
-  path_ = name;
-}
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-std::string ScratchFolder::operator/(const std::string& name) const {
-  return JoinPath(path_, name);
-}
-
 void AddCheck(Options& app, CheckArgs* args) {
   app.Add("--check CMD", &args->command,
           "command for /bin/sh; {} is the model's file, appended where there is none; exit code 0: "

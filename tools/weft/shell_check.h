@@ -8,21 +8,9 @@
 #include "options.h"
 #include "weft/core/graph/graph.h"
 #include "weft/support/limits.h"
+#include "weft/support/scratch_folder.h"
 
 namespace weft::tool {
-
-/// A folder below the one for temporary files, removed with what is in it.
-class ScratchFolder {
- public:
-  ScratchFolder();
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string operator/(const std::string& name) const;
-
- private:
-  std::string path_;
-};
 
 /// One word for the shell, whatever it holds.
 std::string ShellWord(const std::string& text);

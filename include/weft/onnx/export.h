@@ -33,6 +33,8 @@ struct ExportOptions {
   enum class External { kAuto, kAlways, kNever };
   External external = External::kAuto;
   int64_t external_bytes = 4096;
+  /// What is written is on the disk when the call returns.
+  bool flush = true;
   /// Dtypes and shapes of the values in between: where they are known, of those alone that the
   /// source declared, or of none.
   enum class ValueInfo { kKnown, kDeclared, kNone };

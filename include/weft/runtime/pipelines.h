@@ -72,8 +72,8 @@ WEFT_API Pipeline WithoutCode(const Pipeline& given);
 /// so many bytes of an arena; 0: as few as can be. INT64_MAX: `given`.
 WEFT_API Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes);
 /// `given` with parts of the graph given to delegates ("openvino:streams=2,libtorch"; empty:
-/// `given`), as the pass Delegate chooses them by its options of these names: where the graph
-/// is simplified, and nothing is made yet that engines do not know.
+/// `given`), as the pass Delegate chooses them by its options of these names ("random:7": with that
+/// seed): where the graph is simplified, and nothing is made yet that engines do not know.
 WEFT_API Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
                                 const std::string& choice = "all", const std::string& only = {},
                                 int64_t most = -1);

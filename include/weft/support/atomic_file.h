@@ -9,10 +9,10 @@
 namespace weft {
 
 /// Writes to a temporary file in the folder of `path`, made exclusively; Commit flushes it to disk
-/// and renames it. Without Commit nothing is left. Everything throws kIo.
+/// (where `flush`) and renames it. Without Commit nothing is left. Everything throws kIo.
 class WEFT_API AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(std::string path, bool flush = true);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -23,6 +23,7 @@ class WEFT_API AtomicFile {
   [[noreturn]] void Fail(const char* action);
   std::string path_, temporary_;
   int fd_ = -1;
+  bool flush_;
 };
 
 }  // namespace weft

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "weft/support/api.h"
 
@@ -17,9 +19,15 @@ namespace weft {
 /// for an empty one.
 WEFT_API std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size);
 
+/// A file without a name among temporary ones ($TMPDIR, else /tmp), mapped: it goes with the last
+/// who holds it. `places`: where each of the pieces begins, 64-byte aligned. Throws kIo where the
+/// folder cannot be written to or is full.
+WEFT_API std::shared_ptr<void> MapUnnamed(const std::vector<std::string_view>& pieces,
+                                          std::vector<const char*>* places);
+
 /// Gives back the pages that lie whole in these bytes: whoever looks at them again, at any time and
 /// from any thread, finds the same, read from the file. False, and nothing happens, where they are
-/// not all of one mapping of MapFile's.
+/// not all of one mapping of these two.
 WEFT_API bool ReleaseMapped(const void* data, int64_t bytes);
 
 /// What such bytes have in common with those of another mapping of the file as it is: the file, its

@@ -279,11 +279,13 @@ class PipelineParser {
   void Expect(char c) {
     if (!Eat(c)) Fail(fmt::format("'{}'", c));
   }
-  std::string Word(const char* what) {
+  /// `more`: characters that it may hold beside letters, digits and "_:-.+".
+  std::string Word(const char* what, std::string_view more = {}) {
     const size_t begin = at_;
     while (at_ < text_.size() &&
-           (isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
-            text_[at_] == ':' || text_[at_] == '-' || text_[at_] == '.' || text_[at_] == '+'))
+           (isalnum(static_cast<unsigned char>(text_[at_])) ||
+            std::string_view("_:-.+").find(text_[at_]) != std::string_view::npos ||
+            more.find(text_[at_]) != std::string_view::npos))
       ++at_;
     if (at_ == begin) Fail(what);
     std::string w(text_.substr(begin, at_ - begin));
@@ -300,7 +302,7 @@ class PipelineParser {
       Expect('"');
       return Option(std::move(name), std::move(s));
     }
-    const std::string w = Word("a value");
+    const std::string w = Word("a value", ";=|/");  // lists, options of what is named, paths
     if (w == "true") return Option(std::move(name), true);
     if (w == "false") return Option(std::move(name), false);
     int64_t i;

@@ -13,6 +13,7 @@
 #include "weft/support/atomic_file.h"
 #include "weft/support/check.h"
 #include "weft/support/file.h"
+#include "weft/support/mapped_file.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/text_proto.h"
 
@@ -142,7 +143,7 @@ size_t FindField(const std::string& message, int number) {
 /// Writes what Serialized gives of the model with the bytes of `large` in it, from where they are:
 /// what is written may be most of what the process holds.
 void WriteStreamed(pb::ModelProto* model, const std::vector<ModelExporter::Large>& large,
-                   const std::string& path) {
+                   const std::string& path, bool flush) {
   constexpr int kModelGraph = 7, kGraphInitializer = 5, kTensorRawData = 9;  // onnx.proto
   const std::unique_ptr<pb::GraphProto> graph(model->release_graph());
   google::protobuf::RepeatedPtrField<pb::TensorProto> initializers;
@@ -170,7 +171,7 @@ void WriteStreamed(pb::ModelProto* model, const std::vector<ModelExporter::Large
   CheckSize(outer.size() + head.size() + inner.size() + length);
   const size_t in_outer = FindField(outer, kModelGraph);
   const size_t in_inner = FindField(inner, kGraphInitializer);
-  AtomicFile file(path);
+  AtomicFile file(path, flush);
   file.Write(std::string_view(outer).substr(0, in_outer));
   file.Write(head);
   file.Write(std::string_view(inner).substr(0, in_inner));
@@ -191,8 +192,9 @@ void SetEntry(pb::TensorProto* t, const char* key, std::string value) {
 
 /// The bytes of `large` in a file of their own; their protos say where. Readers see the new file
 /// with the new model only: the model is written last.
-void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::string& path) {
-  AtomicFile file(path);
+void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::string& path,
+                   bool flush) {
+  AtomicFile file(path, flush);
   int64_t at = 0;
   static const std::string padding(size_t(kAlignment), '\0');
   for (const auto& [tensor, proto] : large) {
@@ -201,6 +203,7 @@ void WriteExternal(const std::vector<ModelExporter::Large>& large, const std::st
     at += gap;
     const int64_t bytes = tensor->num_bytes();
     file.Write({static_cast<const char*>(tensor->data()), size_t(bytes)});
+    ReleaseMapped(tensor->data(), bytes);
     proto->set_data_location(pb::TensorProto::EXTERNAL);
     SetEntry(proto, "location", BaseName(path));
     SetEntry(proto, "offset", fmt::format("{}", at));
@@ -256,16 +259,24 @@ void ExportOnnx(const Graph& graph, const std::string& path, const ExportOptions
     pb::ModelProto model;
     std::vector<ModelExporter::Large> large;
     WriteModel(graph, options, &model, external || !text ? &large : nullptr);
-    if (!external && !text) return WriteStreamed(&model, large, path);
-    if (!large.empty()) WriteExternal(large, path + ".data");
+    if (!external && !text) return WriteStreamed(&model, large, path, options.flush);
+    if (!large.empty()) WriteExternal(large, path + ".data", options.flush);
     const std::string bytes = Serialized(model);
-    WriteFileAtomic(path, text ? TextOfProto("ModelProto", bytes) : bytes);
+    AtomicFile file(path, options.flush);
+    file.Write(text ? TextOfProto("ModelProto", bytes) : bytes);
+    file.Commit();
   });
 }
 
 namespace {
 [[maybe_unused]] const bool writes =
-    SetOnnxWriter([](const Graph& graph) { return ExportOnnxBytes(graph); });
+    SetOnnxWriter({[](const Graph& graph) { return ExportOnnxBytes(graph); },
+                   [](const Graph& graph, const std::string& path) {
+                     ExportOptions options;
+                     options.external = ExportOptions::External::kAlways;
+                     options.flush = false;
+                     ExportOnnx(graph, path, options);
+                   }});
 }  // namespace
 
 }  // namespace weft

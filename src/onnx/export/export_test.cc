@@ -13,6 +13,7 @@
 #include "tests/support/temp_folder.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/metadata.h"
+#include "weft/core/module/onnx_writer.h"
 #include "weft/core/op/op_attr_types.h"
 #include "weft/support/file.h"
 
@@ -610,6 +611,13 @@ TEST_CASE("large tensors go to a file beside the model") {
   CHECK(!FileExists(dir + "/one.onnx.data"));
   CHECK(ReadFile(dir + "/one.onnx") == ExportOnnxBytes(h));
   CHECK(PrintGraph(ImportOnnx(dir + "/one.onnx")) == PrintGraph(h));
+  // As engines read it.
+  WriteAsOnnxFile(h, dir + "/engine.onnx");
+  const Graph read = ImportOnnx(dir + "/engine.onnx");
+  CHECK(std::filesystem::file_size(dir + "/engine.onnx.data") == 8192 + 4800);
+  CHECK(read.inputs().at(0)->attrs.name == "x0");
+  CHECK(read.OutputName(0) == "y0");
+  CheckEqual(h, read, {{"N", 2}});
   CHECK_THROWS_AS(ExportOnnx(h, dir + "/none/m.onnx", options), UserError);
 }
 

@@ -30,7 +30,6 @@
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/pass.h"
-#include "weft/core/pass/provide.h"
 #include "weft/core/plan/storage.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -87,8 +86,6 @@ class Divider {
     for (const auto& [region, origin] : origins_) g_.SetOrigin(region, origin);
     for (const NodePtr& n : order_)
       if (place_[n->id()].taken) MoveControlEdges(n, region_of_);
-    for (auto n = order_.rbegin(); n != order_.rend(); ++n)
-      if (place_[(*n)->id()].taken) g_.Erase(*n);
     g_.EraseDead();
     return std::move(g_);
   }
@@ -101,6 +98,8 @@ class Divider {
     bool given = false;     ///< a variable or a constant
     bool followed = false;  ///< a small tensor that inference follows: computed wherever it is read
     bool taken = false;     ///< by a region
+    int copied_for = 0;     ///< the latest region that holds a copy
+    NodePtr copy;           ///< in it
     /// Of a followed one: the level at which a node of each side that reads it may stand; ours
     /// last.
     std::vector<int> ready;
@@ -119,16 +118,20 @@ class Divider {
   }
   /// Is a size of its results one that data decide, and that is not among its operands' either?
   bool FindsSizes(const NodePtr& n) const {
+    std::vector<SymInt> unbacked;
+    for (uint32_t i = 0; i < n->num_outputs(); ++i)
+      for (SymInt d : shapes_[NodeEntry(n, i)].dims())
+        if (!d.is_const())
+          for (SymInt s : d.Symbols())
+            if (s.is_unbacked()) unbacked.push_back(s);
+    if (unbacked.empty()) return false;
     std::unordered_set<SymInt> known;
     for (const NodeEntry& e : n->inputs)
       if (e.node)
         for (SymInt d : shapes_[e].dims())
           for (SymInt s : d.Symbols()) known.insert(s);
-    for (uint32_t i = 0; i < n->num_outputs(); ++i)
-      for (SymInt d : shapes_[NodeEntry(n, i)].dims())
-        for (SymInt s : d.Symbols())
-          if (s.is_unbacked() && !known.count(s)) return true;
-    return false;
+    return std::any_of(unbacked.begin(), unbacked.end(),
+                       [&](SymInt s) { return known.count(s) == 0; });
   }
   bool MayMove(const NodePtr& n) const {
     if (HasEffect(n) || DrawsAnew(n)) return false;
@@ -245,21 +248,38 @@ class Divider {
   }
 
   struct Region {
+    int number = 0;  ///< from 1
     Graph body;
     std::vector<NodeEntry> operands;
-    std::unordered_map<EntryKey, NodeEntry> inside;  ///< by entry of the whole graph
-    ValueMap values;                                 ///< of inputs
+    std::unordered_map<EntryKey, NodeEntry> inputs;  ///< by entry of the whole graph
+    ShapeMap shapes;                                 ///< of the body, as they are outside
+    TypeMap types;
+    std::unordered_set<SymInt> symbols;  ///< that its shapes mention
   };
+  bool IsInside(const Region& r, NodeId n) const { return place_[n].copied_for == r.number; }
+  /// What is known of an entry of the body.
+  NodeEntry Know(Region* r, const NodeEntry& outside, const NodeEntry& inside) {
+    r->shapes.set(inside, shapes_[outside]);
+    r->types.set(inside, types_[outside]);
+    for (SymInt d : shapes_[outside].dims())
+      if (d.known() && !d.is_const())
+        for (SymInt s : d.Symbols()) r->symbols.insert(s);
+    return inside;
+  }
   NodeEntry Inside(Region* r, const NodeEntry& e) {
-    if (const auto it = r->inside.find(e.key()); it != r->inside.end()) return it->second;
-    if (const TensorPtr constant = Graph::ConstantOf(e))
-      return r->inside[e.key()] = r->body.AddConstant(constant, e.node->attrs.name);
+    if (IsInside(*r, e.node->id())) return NodeEntry(PlaceOf(e.node).copy, e.index);
+    if (const TensorPtr constant = Graph::ConstantOf(e)) {
+      const NodeEntry inside = r->body.AddConstant(constant, e.node->attrs.name);
+      SetCopy(r, e.node, inside.node);
+      return Know(r, e, inside);
+    }
     if (PlaceOf(e.node).followed) return Followed(r, e);
+    if (const auto it = r->inputs.find(e.key()); it != r->inputs.end()) return it->second;
     const NodePtr input =
         r->body.AddInput(fmt::format("x{}", r->operands.size()), types_[e], shapes_[e]);
     r->operands.push_back(e);
-    if (const SymTensorPtr* v = values_.find(e); v && *v) r->values.set(NodeEntry(input), *v);
-    return r->inside[e.key()] = NodeEntry(input);
+    r->inputs.emplace(e.key(), input);
+    return Know(r, e, NodeEntry(input));
   }
   /// A copy of a followed tensor, operands first.
   NodeEntry Followed(Region* r, const NodeEntry& e) {
@@ -268,44 +288,48 @@ class Divider {
       const NodePtr n = stack.back();
       bool ready = true;
       for (const NodeEntry& in : n->inputs) {
-        if (!in.node || r->inside.count(in.key()) || !PlaceOf(in.node).followed) continue;
+        if (!in.node || IsInside(*r, in.node->id()) || !PlaceOf(in.node).followed) continue;
         stack.push_back(in.node);
         ready = false;
       }
       if (!ready) continue;
       stack.pop_back();
-      if (!r->inside.count(NodeEntry(n).key())) Copy(r, n);
+      if (!IsInside(*r, n->id())) Copy(r, n);
     }
-    return r->inside.at(e.key());
+    return NodeEntry(PlaceOf(e.node).copy, e.index);
+  }
+  void SetCopy(const Region* r, const NodePtr& n, const NodePtr& copy) {
+    Place& p = PlaceOf(n);
+    p.copied_for = r->number;
+    p.copy = copy;
   }
   void Copy(Region* r, const NodePtr& n) {
     std::vector<NodeEntry> inputs;
     for (const NodeEntry& e : n->inputs) inputs.push_back(e.node ? Inside(r, e) : NodeEntry());
     const NodePtr copy = r->body.AddCopy(n, inputs);
-    for (uint32_t i = 0; i < n->num_outputs(); ++i)
-      r->inside[NodeEntry(n, i).key()] = NodeEntry(copy, i);
+    SetCopy(r, n, copy);
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) Know(r, NodeEntry(n, i), NodeEntry(copy, i));
   }
   /// Inputs that nothing in the region reads, but for what sizes in it depend on: each symbol has
   /// to be a dimension of some input.
   void AddSizes(Region* r) {
-    std::unordered_set<SymInt> told, mentioned;
-    for (const auto& [key, entry] : r->inside) {
-      const Shape& shape = shapes_[NodeEntry(g_.node(key.id), key.index)];
-      for (SymInt d : shape.dims())
-        if (d.known() && d.is_symbol() && entry.node->is_variable())
-          told.insert(d);
-        else if (d.known())
-          for (SymInt s : d.Symbols()) mentioned.insert(s);
-    }
-    std::vector<SymInt> missing;
-    for (SymInt s : mentioned)
-      if (told_.count(s) && !told.count(s)) missing.push_back(s);
-    std::sort(missing.begin(), missing.end(),
+    if (r->symbols.empty()) return;
+    std::unordered_set<SymInt> told;
+    for (const NodePtr& p : r->body.inputs())
+      for (SymInt d : r->shapes[NodeEntry(p)].dims())
+        if (d.known() && d.is_symbol()) told.insert(d);
+    for (SymInt s : Sorted(r->symbols))
+      if (told_.count(s) && !told.count(s)) Inside(r, told_.at(s));
+  }
+  static std::vector<SymInt> Sorted(const std::unordered_set<SymInt>& symbols) {
+    std::vector<SymInt> all(symbols.begin(), symbols.end());
+    std::sort(all.begin(), all.end(),
               [](SymInt a, SymInt b) { return a.symbol_name() < b.symbol_name(); });
-    for (SymInt s : missing) Inside(r, told_.at(s));
+    return all;
   }
   void MakeRegion(const std::vector<NodePtr>& nodes) {
     Region r;
+    r.number = ++regions_;
     for (const NodePtr& n : nodes) Copy(&r, n);
     AddSizes(&r);
     std::vector<NodeEntry> given;
@@ -314,27 +338,22 @@ class Divider {
       for (uint32_t i = 0; i < n->num_outputs(); ++i)
         if (IsReadOutside(r, NodeEntry(n, i))) given.emplace_back(n, i);
     for (size_t k = 0; k < given.size(); ++k) {
-      r.body.outputs.push_back(r.inside.at(given[k].key()));
+      r.body.outputs.push_back(Inside(&r, given[k]));
       r.body.SetOutputName(k, fmt::format("y{}", k));
     }
-    r.body.SetAttr("value", std::move(r.values));
-    if (!facts_.empty()) r.body.SetAttr("facts", facts_);
-    PassOptions plain;
-    plain.verify = false;
-    Graph body = ProvideTypes(std::move(r.body), plain);
-    if (given.empty() || !TellsItsSizes(body)) {
+    r.body.SetAttr("shape", std::move(r.shapes));
+    r.body.SetAttr("dtype", std::move(r.types));
+    if (!r.symbols.empty())
+      if (Facts about = facts_.About(Sorted(r.symbols)); !about.empty())
+        r.body.SetAttr("facts", std::move(about));
+    if (given.empty() || !TellsItsSizes(r.body)) {
       for (const NodePtr& n : nodes) PlaceOf(n).taken = false;
       return ctx_.Count("left");
     }
-    // What inference knows beside them it finds again.
-    std::vector<std::string> dropped;
-    for (const auto& [attr, value] : body.attrs)
-      if (attr != "dtype" && attr != "shape" && attr != "facts") dropped.push_back(attr);
-    for (const std::string& attr : dropped) body.DropAttr(attr);
     const DelegateSpec& engine = engines_[size_t(PlaceOf(nodes[0]).side)];
     const NodePtr region =
         g_.AddNode(builtin::kDelegated, r.operands,
-                   {{"body", GraphPtr(std::make_shared<const Graph>(std::move(body)))},
+                   {{"body", GraphPtr(std::make_shared<const Graph>(std::move(r.body)))},
                     {"delegate", engine.ToString()}});
     origins_.emplace_back(region, OriginOf(nodes));
     for (const NodePtr& n : nodes) region_of_[n->id()] = region;
@@ -345,7 +364,8 @@ class Divider {
   }
   static Origin OriginOf(const std::vector<NodePtr>& nodes) {
     std::vector<std::string> names;
-    std::unordered_set<std::string> seen;
+    std::unordered_set<std::string_view> seen;
+    names.reserve(nodes.size()), seen.reserve(nodes.size());
     const auto add = [&](const std::string& name) {
       if (!name.empty() && seen.insert(name).second) names.push_back(name);
     };
@@ -361,7 +381,7 @@ class Divider {
       if (u.control || !(u.user->inputs[u.slot] == e)) continue;
       if (u.user->id() >= place_.size()) return true;  // a region
       // A followed one is computed in the region as well, and outside if anybody reads it there.
-      if (!r.inside.count(NodeEntry(u.user).key()) || place_[u.user->id()].followed) return true;
+      if (!IsInside(r, u.user->id()) || place_[u.user->id()].followed) return true;
     }
     return g_.is_output(e.node) && std::any_of(g_.outputs.begin(), g_.outputs.end(),
                                                [&](const NodeEntry& out) { return out == e; });
@@ -382,6 +402,7 @@ class Divider {
   std::vector<std::pair<NodeEntry, NodeEntry>> results_;
   std::vector<std::pair<NodePtr, Origin>> origins_;
   std::unordered_map<NodeId, NodePtr> region_of_;  ///< of what is taken
+  int regions_ = 0;
 };
 
 Graph DelegatePass(Graph g, PassContext& ctx) { return Divider(std::move(g), ctx).Run(); }

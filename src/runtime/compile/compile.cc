@@ -7,6 +7,7 @@
 #include "budget_program.h"
 #include "constant_extents.h"
 #include "division.h"
+#include "mapped_constants.h"
 #include "plan_graph.h"
 #include "runtime/own/own_program.h"
 #include "runtime/plan/instruction.h"
@@ -377,6 +378,7 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
       made = CompilePerExtents(std::move(graph), recorded, backend);
     } else {
       Planned planned = PlanGraph(std::move(graph), recorded, *backend, true);
+      MapDelegatedConstants(&planned.graph);
       made = MakeAnyProgram(std::move(planned.graph), backend, recorded);
     }
   }

@@ -1,8 +1,10 @@
 /// delegated_call.cc: what runs a weft::Delegated node: the engine of a delegate, compiled once for
 /// a body, extents and threads, and shared by all programs that hold the body; where the delegate
 /// is missing or refuses, a program of our own.
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <numeric>
 
 #include "engine.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -167,10 +169,19 @@ class OwnCall final : public LibraryCall {
 
 std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
   const auto spec = q.node->attr<std::string>("delegate");
-  RegionBody body = BodyFor(q);
+  RegionBody body;
   std::string why;
   try {
-    std::shared_ptr<SharedEngine> engine = FindEngine(q.node, body, q.input_dims, q.threads);
+    std::shared_ptr<SharedEngine> engine;
+    if (std::all_of(q.constants.begin(), q.constants.end(), [](const auto& c) { return !c; }))
+      engine = FindEngineForAnyExtents(q.node, q.threads);
+    if (engine) {
+      body.read.resize(q.input_dims.size());
+      std::iota(body.read.begin(), body.read.end(), size_t{0});
+    } else {
+      body = BodyFor(q);
+      engine = FindEngine(q.node, body, q.input_dims, q.threads);
+    }
     Delegated call(q, std::move(engine), std::move(body));
     if (q.backend && q.backend->device())
       return std::make_unique<DelegatedDeviceCall>(std::move(call));

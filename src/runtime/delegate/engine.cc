@@ -19,6 +19,8 @@
 #include "weft/support/check.h"
 #include "weft/support/hash.h"
 #include "weft/support/log.h"
+#include "weft/support/mapped_file.h"
+#include "weft/sym/symbols.h"
 
 namespace weft {
 namespace {
@@ -184,7 +186,7 @@ bool HoldsDelegated(const Graph& g) {
   });
 }
 
-/// Null where the node keeps none that is of use here.
+/// Null where the node keeps none that is of use here. An engine is kept for the body as it is.
 std::shared_ptr<DelegateEngine> Imported(const NodePtr& node, const DelegateSpec& spec,
                                          const DelegateRegion& region) {
   const AttrValue* held = node->attrs.dict.find("engine");
@@ -204,18 +206,29 @@ std::shared_ptr<DelegateEngine> Imported(const NodePtr& node, const DelegateSpec
   return nullptr;
 }
 
-}  // namespace
+/// Could an engine serve all extents of the body? Whatever its sizes depend on has to be an extent
+/// of an operand that is read: an engine gets no others.
+bool IsForAnyExtents(const DelegateSpec& spec, const Graph& body) {
+  if (!spec.delegate->traits().any_extents || DelegateRegion{&body, {}, 1}.is_static())
+    return false;
+  const std::vector<NodePtr> inputs = body.inputs();
+  return std::all_of(inputs.begin(), inputs.end(),
+                     [&](const NodePtr& p) { return !p->uses().empty() || body.is_output(p); });
+}
+/// In place of extents in the key of an engine.
+const std::vector<int64_t> kAnyExtents = {-1};
 
-std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& body,
-                                         const std::vector<std::vector<int64_t>>& dims,
-                                         int threads) {
-  const DelegateSpec spec = SpecOf(node);
-  const GraphPtr held = node->attr<GraphPtr>("body");
-  std::vector<int64_t> extents;
-  for (const auto& d : dims) {
-    extents.push_back(int64_t(d.size()));
-    extents.insert(extents.end(), d.begin(), d.end());
-  }
+/// The engine has what it needs of them.
+void ReleaseConstants(const Graph& body) {
+  for (const NodePtr& n : body.TopoOrder())
+    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n)); t && t->is_tensor() && t->on_host())
+      ReleaseMapped(t->data(), t->num_bytes());
+}
+
+std::shared_ptr<SharedEngine> FindEngineFor(const DelegateSpec& spec, const NodePtr& node,
+                                            const RegionBody& body, std::vector<int64_t> extents,
+                                            int threads) {
+  const auto held = node->attr<GraphPtr>("body");
   return Table().Get(
       {held.get(), spec.ToString(), threads, std::move(extents), body.constants_hash}, [&] {
         spec.delegate->Version();  // opens it, or says what is missing
@@ -224,9 +237,37 @@ std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& 
         // What was kept takes every operand.
         if (body.constants_hash == 0) engine = Imported(node, spec, region);
         if (!engine) engine = spec.delegate->Compile(region);
+        ReleaseConstants(*body.graph);
         CountDelegateRegion();
         return std::make_shared<SharedEngine>(spec, std::move(engine), held);
       });
+}
+
+}  // namespace
+
+std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& body,
+                                         const std::vector<std::vector<int64_t>>& dims,
+                                         int threads) {
+  std::vector<int64_t> extents;
+  for (const auto& d : dims) {
+    extents.push_back(int64_t(d.size()));
+    extents.insert(extents.end(), d.begin(), d.end());
+  }
+  return FindEngineFor(SpecOf(node), node, body, std::move(extents), threads);
+}
+
+std::shared_ptr<SharedEngine> FindEngineForAnyExtents(const NodePtr& node, int threads) {
+  const DelegateSpec spec = SpecOf(node);
+  const auto body = node->attr<GraphPtr>("body");
+  if (!IsForAnyExtents(spec, *body)) return nullptr;
+  try {
+    return FindEngineFor(spec, node, {body, {}}, kAnyExtents, threads);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kUnsupported) throw;
+    WEFT_LOG(kInfo, "delegate '{}' wants numbers for all dimensions: {}", spec.delegate->name(),
+             e.message());
+    return nullptr;
+  }
 }
 
 void KeepEngines(Graph* g, const std::string& backend) {
@@ -243,12 +284,17 @@ void KeepEngines(Graph* g, const std::string& backend) {
       const DelegateSpec spec = SpecOf(n);
       const RegionBody region{n->attr<GraphPtr>("body"), {}};
       const Graph& body = *region.graph;
-      if (!DelegateRegion{&body, {}, 1}.is_static()) continue;
       const int threads = BackendFor(backend, 0)->threads();
-      std::vector<std::vector<int64_t>> dims;
-      for (const NodePtr& p : body.inputs())
-        dims.push_back(body.GetAttr<ShapeMap>("shape")[NodeEntry(p)].ints());
-      const std::string bytes = FindEngine(n, region, dims, threads)->Export();
+      std::shared_ptr<SharedEngine> engine;
+      if (DelegateRegion{&body, {}, 1}.is_static()) {
+        std::vector<std::vector<int64_t>> dims;
+        for (const NodePtr& p : body.inputs())
+          dims.push_back(body.GetAttr<ShapeMap>("shape")[NodeEntry(p)].ints());
+        engine = FindEngine(n, region, dims, threads);
+      } else {
+        engine = FindEngineForAnyExtents(n, threads);
+      }
+      const std::string bytes = engine ? engine->Export() : "";
       if (bytes.empty()) continue;
       auto kept = std::make_shared<Tensor>(DType::kU8, std::vector<int64_t>{int64_t(bytes.size())});
       std::memcpy(kept->mutable_data(), bytes.data(), bytes.size());

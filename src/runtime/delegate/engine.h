@@ -54,9 +54,13 @@ std::shared_ptr<SharedEngine> FindEngine(const NodePtr& node, const RegionBody& 
                                          const std::vector<std::vector<int64_t>>& dims,
                                          int threads);
 
-/// The engines of the nodes with fixed extents, as attributes of theirs, where delegates can
-/// export: for a graph that goes to a file and will run on `backend`, with the threads that this
-/// has here.
+/// The same for any extents of the body, and so one for all; null where the delegate does not take
+/// it so, or not this body.
+std::shared_ptr<SharedEngine> FindEngineForAnyExtents(const NodePtr& node, int threads);
+
+/// The engines of the nodes with fixed extents, and of those with one for any, as attributes of
+/// theirs, where delegates can export: for a graph that goes to a file and will run on `backend`,
+/// with the threads that this has here.
 void KeepEngines(Graph* graph, const std::string& backend);
 
 }  // namespace weft

@@ -308,6 +308,18 @@ WeftEntry EntryHandle(const NodeEntry& e) { return {HandleOf(e.node), e.index}; 
       *size = g->onnx.size();
     });
   };
+  h.graph_onnx_file = [](const WeftGraph* g, const char** path) {
+    return Guard([&] {
+      WEFT_CHECK(g && path, kApiMisuse, "graph_onnx_file was given a null pointer");
+      if (!g->folder) {
+        auto folder = std::make_unique<ScratchFolder>();
+        g->file = *folder / "model.onnx";
+        WriteAsOnnxFile(*g->graph, g->file);
+        g->folder = std::move(folder);
+      }
+      *path = g->file.c_str();
+    });
+  };
   return true;
 }();
 

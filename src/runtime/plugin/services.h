@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "weft/core/module/plugin.h"
 #include "weft/core/tensor/tensor.h"
 #include "weft/support/check.h"
+#include "weft/support/scratch_folder.h"
 
 namespace weft::plugin {
 
@@ -116,5 +118,6 @@ struct WeftGraph {
   weft::Graph* editable = nullptr;  ///< the same, for a pass
   // What functions of the table have given out.
   mutable weft::plugin::View constant;
-  mutable std::string onnx;
+  mutable std::string onnx, file;
+  mutable std::unique_ptr<weft::ScratchFolder> folder;  ///< of `file`
 };

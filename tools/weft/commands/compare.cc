@@ -36,6 +36,7 @@ struct Args {
   InputArgs inputs;
   std::string a, b;
   std::vector<std::string> more;
+  DelegateArgs delegates;  ///< of engines as cpu+openvino
   bool layerwise = false;
   std::vector<std::string> rtol, atol;
 };
@@ -118,8 +119,10 @@ bool IsFolder(const std::string& text) {
 }
 
 std::vector<TensorPtr> RunEngine(const Graph& graph, const std::string& text,
-                                 const NamedTensors& inputs, const Limits& limits) {
-  const auto program = CompileProgram(graph, ParseEngine(text), 0, limits);
+                                 const NamedTensors& inputs, const Args& args) {
+  Engine engine = ParseEngine(text);
+  engine.division = args.delegates.Division();
+  const auto program = CompileProgram(graph, engine, 0, args.model.Check());
   Session session(program);
   try {
     std::vector<TensorPtr> outputs = session.Run(OrderInputs(*program, inputs));
@@ -298,7 +301,8 @@ void PrintDelegatedFault(const Graph& graph, const NamedTensors& inputs, const S
       if (!Differ(graph.OutputName(i), *got[i], *expected[i], tolerances).close()) return false;
     return true;
   };
-  const std::optional<DelegatedFault> fault = FindDelegatedFault(make, agrees);
+  const std::optional<DelegatedFault> fault =
+      FindDelegatedFault(make, agrees, args.delegates.Division());
   if (!fault) return;
   if (args.model.json)
     return PrintJson(
@@ -337,7 +341,7 @@ int RunComparePair(const Args& args) {
     s->results = s->kind == Side::kFolder ? ReadFolder(graph, s->text, limits)
                  : s->kind == Side::kPeer
                      ? RunOnnxRuntime(graph, as_it_is ? args.model.path : "", inputs, limits)
-                     : RunEngine(graph, s->text, inputs, limits);
+                     : RunEngine(graph, s->text, inputs, args);
   std::vector<Difference> all;
   std::ptrdiff_t first = -1;
   if (layers) {
@@ -354,7 +358,7 @@ int RunComparePair(const Args& args) {
   if (different > 0 && args.layerwise) {
     const auto results = [&](const Side& s) {
       return s.kind == Side::kPeer ? RunOnnxRuntime(whole, "", inputs, limits)
-                                   : RunEngine(whole, s.text, inputs, limits);
+                                   : RunEngine(whole, s.text, inputs, args);
     };
     if (GivesAway(a)) PrintDelegatedFault(whole, inputs, a, results(b), tolerances, args);
     if (GivesAway(b)) PrintDelegatedFault(whole, inputs, b, results(a), tolerances, args);
@@ -397,6 +401,7 @@ Command MakeCompare(Options& parent) {
   app.Add("MORE", &a->more, "further engines: then all are compared with the first");
   AddRandomWeights(app, &a->model);
   AddInputs(app, &a->inputs);
+  AddDivision(app, &a->delegates);
   app.AddFlag("--layerwise", &a->layerwise,
               "compare every result and name the first node that differs for its own operands");
   app.Add("--rtol [NAME=]R", &a->rtol,

@@ -44,9 +44,9 @@ std::vector<Region> RegionsOf(const Program& program) {
 
 std::optional<DelegatedFault> FindDelegatedFault(
     const std::function<std::shared_ptr<const Program>(const DivisionOptions&)>& make,
-    const std::function<bool(const Program&)>& agrees) {
+    const std::function<bool(const Program&)>& agrees, const DivisionOptions& whole) {
   const auto given = [&](int64_t most) {
-    DivisionOptions division;
+    DivisionOptions division = whole;
     division.most = most;
     return make(division);
   };

@@ -20,9 +20,9 @@ struct DelegatedFault {
 
 /// Runs the graph with more and fewer of its nodes given away, halving: the node at which results
 /// stop to agree. `run` makes the program of a division and tells its results; nothing where it
-/// agrees with everything given away, or does not with nothing.
+/// agrees with all given away that `whole` gives away, or does not with nothing.
 std::optional<DelegatedFault> FindDelegatedFault(
     const std::function<std::shared_ptr<const Program>(const DivisionOptions&)>& make,
-    const std::function<bool(const Program&)>& agrees);
+    const std::function<bool(const Program&)>& agrees, const DivisionOptions& whole);
 
 }  // namespace weft::tool

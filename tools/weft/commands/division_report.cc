@@ -9,6 +9,8 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/module/delegate.h"
+#include "weft/core/pass/body_types.h"
+#include "weft/core/pass/provide.h"
 #include "weft/core/plan/storage.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -23,18 +25,23 @@ constexpr int kRuns = 5;
 struct Row {
   std::string delegate;
   std::vector<std::string> nodes;
+  Origin origin;
   int64_t bytes_in = -1, bytes_out = -1;  ///< at the dimensions of the run
   double estimate_us = -1, us = -1;
 };
 
 int64_t BytesAt(const NodeEntry& e, const Graph& g, const SymBindings& bindings) {
   const SymInt bytes = ArenaBytes(g.GetAttr<TypeMap>("dtype")[e], g.GetAttr<ShapeMap>("shape")[e]);
-  return bytes.known() ? Evaluate(bytes, bindings) : 0;
+  if (!bytes.known()) return 0;
+  for (SymInt s : bytes.Symbols())
+    if (!bindings.count(s.symbol_name())) return 0;  // a size that the run finds
+  return Evaluate(bytes, bindings);
 }
 
 Row RowOf(const NodePtr& n, const Graph& g, const SymBindings& bindings) {
   Row r;
   r.delegate = n->attr<std::string>("delegate");
+  r.origin = n->origin();
   const Graph& body = *n->attr<GraphPtr>("body");
   for (const NodePtr& p : body.TopoOrder())
     if (!p->is_variable() && !Graph::ConstantOf(NodeEntry(p)))
@@ -47,6 +54,19 @@ Row RowOf(const NodePtr& n, const Graph& g, const SymBindings& bindings) {
   const DelegateSpec spec = ParseDelegates(r.delegate).at(0);
   r.estimate_us = spec.delegate->Estimate({&body, spec.options, 1});
   return r;
+}
+
+/// Those of the graph, and of regions and bodies in it.
+void FindRows(const Graph& g, const SymBindings& bindings, std::vector<Row>* rows) {
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (IsOp(n, builtin::kDelegated)) rows->push_back(RowOf(n, g, bindings));
+    if (!IsOp(n, builtin::kRegion) && !HasControlBodies(n)) continue;
+    for (const std::string& name : BodyNames(n)) {
+      const auto body = n->attr<GraphPtr>(name);
+      const bool typed = body->IsComplete("dtype") && body->IsComplete("shape");
+      FindRows(typed ? *body : ProvideTypes(*body), bindings, rows);
+    }
+  }
 }
 
 std::string Names(const std::vector<std::string>& all) {
@@ -70,14 +90,8 @@ int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
   Session session(program);
   const std::vector<TensorPtr> fed = OrderInputs(*program, made.tensors);
   session.Run(fed);
-  const Graph& g = program->graph();
   std::vector<Row> rows;
-  std::vector<Origin> origins;
-  for (const NodePtr& n : g.TopoOrder())
-    if (IsOp(n, builtin::kDelegated)) {
-      rows.push_back(RowOf(n, g, made.dims.bindings));
-      origins.push_back(n->origin());
-    }
+  FindRows(program->graph(), made.dims.bindings, &rows);
   double own = std::numeric_limits<double>::infinity();
   for (int k = 0; k < kRuns; ++k) {
     double here = 0;
@@ -88,7 +102,7 @@ int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
         continue;
       }
       for (size_t r = 0; r < rows.size(); ++r)
-        if (origins[r] == t.origin && (rows[r].us < 0 || t.duration < rows[r].us))
+        if (rows[r].origin == t.origin && (rows[r].us < 0 || t.duration < rows[r].us))
           rows[r].us = t.duration;
     }
     own = std::min(own, here);

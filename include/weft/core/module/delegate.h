@@ -46,8 +46,8 @@ struct DelegateTraits {
 
 /// A part of a graph that an engine compiles.
 struct WEFT_API DelegateRegion {
-  /// With "dtype" and "shape"; inputs and outputs in order. All extents are numbers but where the
-  /// delegate has any_extents.
+  /// With "dtype" and "shape"; inputs and outputs in order. All extents are numbers, but where the
+  /// delegate has any_extents and did not refuse the region with symbols.
   const Graph* body = nullptr;
   DelegateOptions options;
   int threads = 1;
