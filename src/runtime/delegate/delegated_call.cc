@@ -195,6 +195,7 @@ std::unique_ptr<PreparedCall> PrepareDelegated(const ComputeRequest& q) {
     }
     why = e.message();
   }
+  if (!body.graph) body = BodyFor(q);
   WEFT_LOG(kWarning, "delegate '{}' does not run {}, which runs here: {}", spec, WhatItRuns(q.node),
            why);
   return std::make_unique<OwnCall>(q, std::move(body), std::move(why));

@@ -85,7 +85,9 @@ int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
   Engine engine = ParseEngine(EngineName(kDefaultBackend, delegates));
   engine.division = delegates.Division();
   const Graph graph = ReadModel(model, ImportFor(inputs));
-  const RunInputs made = MakeInputs(graph, inputs, limits);
+  InputArgs random = inputs;
+  random.random = true;
+  const RunInputs made = MakeInputs(graph, random, limits);
   const auto program = CompileProgram(graph, engine, 0, limits);
   Session session(program);
   const std::vector<TensorPtr> fed = OrderInputs(*program, made.tensors);

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// What the room that writes gives. Both throw kUnsupported naming the nodes that have no ONNX form.
+/// What the room that writes gives. Both throw kUnsupported naming the nodes without an ONNX form.
 struct OnnxWriter {
   /// A serialized ModelProto.
   std::string (*bytes)(const Graph& graph) = nullptr;
