@@ -1,13 +1,9 @@
 /* openvino.c: gives parts of graphs to OpenVINO, in plain C on weft/plugin.h alone.
  *
- * OpenVINO's C library is opened when it is first asked for, where README.md says; nothing of it is
- * needed to build.
- *
- * A region is read as ONNX, its weights mapped, and compiled for the program's number of threads,
- * in f32. An instance is an infer request over the caller's memory on both sides; a tensor is made
- * anew only where its address or its extents have changed. OpenVINO computes i64 in 32 bits and f64
- * in f32, so what it computes otherwise than ONNX is refused, by the table at the end. NaN is left
- * to OpenVINO, whose Max, Relu, Clip and pooling lose it. */
+ * OpenVINO's C library is opened when it is first asked for; nothing of it is needed to build.
+ * README.md says where it is searched, and how a region runs. OpenVINO computes i64 in 32 bits and
+ * f64 in f32, so what it computes otherwise than ONNX is refused, by the table at the end. NaN is
+ * left to OpenVINO, whose Max, Relu, Clip and pooling lose it. */
 #define _GNU_SOURCE /* dladdr, memfd_create */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -69,6 +65,8 @@ typedef struct OvRows { OvRow* rows; size_t size; } OvRows;
   F(int32_t, core_get_property, (const OvCore*, const char* device, const char* key, char**))     \
   F(int32_t, core_read_model,                                                                     \
     (const OvCore*, const char* path, const char* weights, OvModel**))                            \
+  F(int32_t, core_read_model_from_memory_buffer,                                                  \
+    (const OvCore*, const char* bytes, size_t size, const OvTensor* weights, OvModel**))          \
   F(int32_t, core_compile_model, (const OvCore*, const OvModel*, const char* device,              \
                                   size_t properties, OvCompiled**, ...))                          \
   F(int32_t, core_import_model,                                                                   \
@@ -111,7 +109,6 @@ static const struct { int32_t number, bytes; } ov_types[] = {
 /* clang-format on */
 
 static int HasOvType(WeftDType dtype) { return dtype > 0 && dtype <= WEFT_F64; }
-
 static struct {
 #define DECLARE(Result, name, arguments) Result(*name) arguments;
   OPENVINO_FUNCTIONS(DECLARE)
@@ -142,7 +139,6 @@ static struct {
   int closing;
 } gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
 enum { kSecondsToEnd = 30 };
-
 static int Enter(void) {
   pthread_mutex_lock(&gate.mutex);
   const int open = !gate.closing;
@@ -187,7 +183,6 @@ enum { kOldestName = 2600, kNewestName = 2999 };
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static char why_not[1000]; /* the library was not opened; under open_mutex, as what follows */
-
 /* What is opened outlives the process's end: a thread may be inside. */
 static void* Open(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -463,12 +458,17 @@ static WeftStatus MakeEngine(const WeftRegion* region, const Core* core, OvCompi
 static WeftStatus CompileInside(const WeftRegion* region, void** engine) {
   const Core* core = NULL;
   const char* path = NULL;
+  const void* bytes = NULL;
+  size_t size = 0;
+  int32_t code = 0;
   OvModel* model = NULL;
   OvCompiled* compiled = NULL;
   WeftStatus status = CoreFor(region, &core);
-  if (status == WEFT_OK) status = weft->graph_onnx_file(region->graph, &path);
+  if (status == WEFT_OK && weft->graph_onnx_file(region->graph, &path) == WEFT_OK)
+    code = ov.core_read_model(core->core, path, NULL, &model); /* maps its weights */
+  else if (status == WEFT_OK && !(status = weft->graph_onnx(region->graph, &bytes, &size)))
+    code = ov.core_read_model_from_memory_buffer(core->core, bytes, size, NULL, &model);
   if (status != WEFT_OK) return status;
-  int32_t code = ov.core_read_model(core->core, path, NULL, &model); /* maps its weights */
   if (code != 0) return OvFail(WEFT_E_UNSUPPORTED, code, "reading the region");
   code = ov.core_compile_model(core->core, model, "CPU", 0, &compiled);
   if (code != 0) status = OvFail(WEFT_E_UNSUPPORTED, code, "compiling the region");
