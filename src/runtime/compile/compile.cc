@@ -394,6 +394,7 @@ std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions&
   left.backend = SplitDelegates(options.backend).first;
   left.division = {};
   Divided divided = ChooseDivision(graph, pipeline, left);
+  graph = Graph();  // what it holds may be held in a file (MapDelegatedConstants)
   left = options;
   left.division.choice = "all";  // the pass is in the pipeline, with its choice
   left.pipeline = divided.pipeline.ToString();
