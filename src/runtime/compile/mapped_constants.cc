@@ -24,7 +24,7 @@ class Mapper {
  public:
   void Run(Graph* graph) {
     Count(*graph);
-    if (!WriteFile()) return;
+    if (held_.empty() || !WriteFile()) return;
     Replace(graph);
   }
 
