@@ -42,7 +42,7 @@ SUB_ROOMS = {
     },
     "passes": {
         "infer": [], "rewrite": [], "rewrite/simplify": ["rewrite"], "control": ["rewrite"], "regions": [], "fusion": [], "memory": [],
-        "delegate": [], "effects": [], "gradient": [], "io": [],
+        "delegate": [], "effects": [], "gradient": [], "io": [], "quantised": [],
     },
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "memory": ["binding"], "program": ["memory"],
@@ -51,7 +51,8 @@ SUB_ROOMS = {
     },
     "backends/cpu": {
         "util": [], "launch": ["util"], "onednn": ["util"], "conv": ["onednn"], "pool": ["onednn"],
-        "product": ["onednn"], "attention": ["util"], "misc": ["util"], "select": ["util"], "": ["launch"],
+        "product": ["onednn"], "attention": ["util"], "misc": ["util"], "select": ["util"], "quantised": ["util"],
+        "": ["launch"],
     },
     "backends/cuda": {
         "driver": [], "launch": ["driver"], "libraries": ["driver"], "": ["launch", "libraries"], "doubles": [""],

@@ -52,6 +52,9 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Before constants are folded: a rule that drops a node saves evaluating it, and shapes become
     // constants by rules.
     p.push_back("Simplify");
+    // Before constants are folded: of 8-bit weights that would make floats. Only where calls are
+    // chosen.
+    if (o.until > PipelineEnd::kSimplified && o.libraries) p.push_back("Quantised");
     p.push_back("FoldConstants");
     // Behind the constants, which are then shared; before rules, which take the branches in. Only
     // where loops are compiled: it makes two graphs of one.

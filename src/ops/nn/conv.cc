@@ -141,7 +141,7 @@ std::string ChannelSumBody(const OnnxBodyRequest&) {
 
 /// The window of a gradient: x has the extents of the operand, y those of dy.
 ConstantWindow BodyWindow(const NodePtr& n, const Shape& x, const Shape& w, const Shape& y) {
-  return MakeConstantWindow(n, AttrsOfConv(n), x, ConstantSpatial(w, "W"), y);
+  return MakeConstantWindow(n, WindowAttrsOf(n), x, ConstantSpatial(w, "W"), y);
 }
 std::string ConvGradDataBody(const OnnxBodyRequest& r) {
   const ConstantWindow w =

@@ -1,57 +1,13 @@
 /// conv_integer.cc: ConvInteger, QLinearConv: convolutions of 8-bit integers, summed in i32.
 ///
 /// Padding is the zero point of x, so what lies outside adds nothing.
-#include "ops/util/convolution.h"
+#include "integer_sums.h"
 #include "weft/support/check.h"
 
 namespace weft::ops {
 namespace {
 
-constexpr DTypeSet kByte = DTypeSet{DType::kI8, DType::kU8};
 constexpr DTypeSet kI32Only{DType::kI32};
-
-/// Input i: one number, or, where `rows` is known, one a filter.
-void CheckPerFilter(InferShapeContext& ctx, int i, const Shape& rows, const char* what) {
-  if (!HasInput(ctx, i) || !ctx.in(i).has_rank()) return;
-  const Shape& s = ctx.in(i);
-  WEFT_CHECK(s.rank() <= 1, kShapeMismatch, "{}: {} has shape {}, expected {}",
-             ctx.node()->Describe(), what, s.ToString(),
-             rows.has_rank() ? "one number, or one a filter" : "one number");
-  if (s.rank() == 0 || s[0].is(1)) return;
-  if (rows.has_rank())
-    UnifyDims(ctx, s[0], rows[0], "the filters and their scales or zeros");
-  else
-    UnifyDims(ctx, s[0], 1, "the number of scales or zeros and 1");
-}
-
-/// A zero point is of the dtype of what it belongs to.
-void CheckZeroType(InferTypeContext& ctx, int operand, int zero) {
-  const bool given = zero < ctx.num_inputs() && ctx.has_input(zero);
-  const Type t = ctx.in(operand), z = given ? ctx.in(zero) : Type();
-  WEFT_CHECK(!t.known() || !z.known() || t == z, kTypeMismatch,
-             "{}: input {} is {} and its zero point {}", ctx.node()->Describe(), operand,
-             t.ToString(), z.ToString());
-}
-
-/// Element of a scale or a zero, as `t`; null where it is absent.
-Expr PerFilter(const std::vector<TensorArg>& in, size_t i, const Expr& filter, DType t) {
-  if (!HasInput(in, i)) return {};
-  Indices at;
-  if (in[i].rank() == 1) at = {in[i].shape[0].is(1) ? Expr::Int(0) : filter};
-  return Expr::Cast(t, in[i](at));
-}
-
-/// The sum of (x - x_zero) (w - w_zero).
-Expr IntegerSum(const NodePtr& n, const TensorArg& x, const TensorArg& w, const Expr& x_zero,
-                const Expr& w_zero, const Indices& at) {
-  const auto centred = [](const TensorArg& t, const Indices& i, const Expr& zero) {
-    const Expr v = Expr::Cast(DType::kI32, t(i));
-    return zero ? v - zero : v;
-  };
-  return ConvolutionSum(n, x.shape, w.shape, at, [&](const Indices& xi, const Indices& wi) {
-    return centred(x, xi, x_zero) * centred(w, wi, w_zero);
-  });
-}
 
 // ---- ConvInteger ----
 
@@ -68,7 +24,7 @@ void ConvIntegerShape(InferShapeContext& ctx) {
 }
 Exprs ConvIntegerCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Expr filter = at(0)[1];
-  return {IntegerSum(n, in[0], in[1], PerFilter(in, 2, filter, DType::kI32),
+  return {IntegerConvolution(n, in[0], in[1], PerFilter(in, 2, filter, DType::kI32),
                      PerFilter(in, 3, filter, DType::kI32), at(0))};
 }
 
@@ -91,7 +47,7 @@ void QLinearConvShape(InferShapeContext& ctx) {
 Exprs QLinearConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Expr filter = at(0)[1];
   const auto of = [&](size_t i, DType t) { return PerFilter(in, i, filter, t); };
-  Expr sum = IntegerSum(n, in[0], in[3], of(2, DType::kI32), of(5, DType::kI32), at(0));
+  Expr sum = IntegerConvolution(n, in[0], in[3], of(2, DType::kI32), of(5, DType::kI32), at(0));
   if (HasInput(in, 8)) sum = sum + in[8]({filter});
   const Expr scale = of(1, DType::kF32) * of(4, DType::kF32) / of(6, DType::kF32);
   const Expr q =

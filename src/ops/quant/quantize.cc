@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "integer_sums.h"
 #include "ops/util/host_util.h"
 #include "weft/core/tensor/demand.h"
 
@@ -43,7 +44,6 @@ constexpr DTypeSet kQuantized =
 constexpr DTypeSet kDequantizable = kQuantized | DTypeSet{DType::kI32};
 constexpr DTypeSet kQuantizable = kFloats | DTypeSet{DType::kI32};
 constexpr DTypeSet kScales = kQuantizable | DTypeSet{DType::kF8E8M0};
-constexpr DTypeSet kByte = DTypeSet{DType::kI8, DType::kU8};
 
 // ---- scale and zero ----
 
@@ -275,78 +275,6 @@ Tensors DequantizeHost(const NodePtr& n, const Tensors& in) {
 
 // ---- integer products ----
 
-/// Extents of a matrix product of ranks >= 1, the vectors seen as matrices.
-Shape ProductShape(InferShapeContext& ctx, const Shape& a, const Shape& b) {
-  const auto batch = [](const Shape& s) {
-    return Shape(std::vector<SymInt>(s.dims().begin(), s.dims().end() - std::min(s.rank(), 2)));
-  };
-  WEFT_CHECK(a.rank() > 0 && b.rank() > 0, kShapeMismatch, "{}: a scalar operand",
-             ctx.node()->Describe());
-  UnifyDims(ctx, a[a.rank() - 1], b.rank() == 1 ? b[0] : b[b.rank() - 2], "the inner dimensions");
-  std::vector<SymInt> dims = BroadcastDemanded(batch(a), batch(b), &ctx.facts()).dims();
-  if (a.rank() > 1) dims.push_back(a[a.rank() - 2]);
-  if (b.rank() > 1) dims.push_back(b[b.rank() - 1]);
-  return Shape(std::move(dims));
-}
-
-/// Input i of a product, a zero or a scale: one for all, or one for each of `own`; or of the
-/// operand's rank, with 1 along the axis that is summed over.
-void CheckPerRow(InferShapeContext& ctx, int i, const Shape& operand, SymInt own, bool row) {
-  if (!HasInput(ctx, i) || !ctx.in(i).has_rank() || ctx.in(i).rank() == 0) return;
-  const Shape& s = ctx.in(i);
-  if (s.rank() == 1) {
-    if (!s[0].is(1) && own.known())
-      UnifyDims(ctx, own, s[0], "the rows or columns and their zeros");
-    return;
-  }
-  WEFT_CHECK(s.rank() == operand.rank(), kShapeMismatch, "{}: input {} has shape {} for {}",
-             ctx.node()->Describe(), i, s.ToString(), operand.ToString());
-  for (int d = 0; d < s.rank() - 2; ++d)
-    UnifyDims(ctx, operand[d], s[d], "the batch and that of the zeros");
-  const int kept = row ? s.rank() - 2 : s.rank() - 1, summed = row ? s.rank() - 1 : s.rank() - 2;
-  if (!s[kept].is(1)) UnifyDims(ctx, operand[kept], s[kept], "the rows or columns and their zeros");
-  UnifyDims(ctx, s[summed], 1, "the summed axis of the zeros and 1");
-}
-SymInt RowsOf(const Shape& a) { return a.rank() > 1 ? a[a.rank() - 2] : SymInt(1); }
-SymInt ColumnsOf(const Shape& b) { return b.rank() > 1 ? b[b.rank() - 1] : SymInt(1); }
-
-/// sum over k of (a - a_zero) * (b - b_zero) in i32, at the product's index.
-Expr IntegerProduct(const TensorArg& a, const TensorArg& b, const TensorArg* a_zero,
-                    const TensorArg* b_zero, const Indices& at) {
-  const size_t tail = size_t(a.rank() > 1) + size_t(b.rank() > 1);
-  const Indices batch(at.begin(), at.end() - long(tail));
-  const Expr row = a.rank() > 1 ? at[batch.size()] : Expr();
-  const Expr column = b.rank() > 1 ? at.back() : Expr();
-  const auto lead = [&](const TensorArg& x) {
-    Indices from;
-    const int own = std::max(x.rank() - 2, 0);
-    for (int i = 0; i < own; ++i)
-      from.push_back(x.shape[i].is(1) ? Expr::Int(0) : batch[batch.size() - size_t(own - i)]);
-    return from;
-  };
-  // A zero for all, or one a row of a / one a column of b.
-  const auto zero_at = [](const TensorArg* z, const Expr& own, const Indices& batch_at) {
-    if (!z || !z->present) return Expr::ConstInt(DType::kI32, 0);
-    Indices from;
-    if (z->rank() == 1) from = {z->shape[0].is(1) || !own ? Expr::Int(0) : own};
-    if (z->rank() > 1) {
-      from = batch_at;
-      for (int i = int(from.size()); i < z->rank(); ++i)
-        from.push_back(z->shape[i].is(1) || !own ? Expr::Int(0) : own);
-    }
-    return Expr::Cast(DType::kI32, (*z)(from));
-  };
-  const Expr za = zero_at(a_zero, row, lead(a)), zb = zero_at(b_zero, column, lead(b));
-  return SumOver({a.shape[a.rank() - 1]}, [&](const Indices& k) {
-    Indices ia = lead(a), ib = lead(b);
-    if (row) ia.push_back(row);
-    ia.push_back(k[0]);
-    ib.push_back(k[0]);
-    if (column) ib.push_back(column);
-    return (Expr::Cast(DType::kI32, a(ia)) - za) * (Expr::Cast(DType::kI32, b(ib)) - zb);
-  });
-}
-
 void MatMulIntegerType(InferTypeContext& ctx) {
   for (int i = 0; i < 4; ++i) CheckInputType(ctx, i, kByte);
   ctx.set_out(0, DType::kI32);
@@ -356,7 +284,7 @@ void MatMulIntegerShape(InferShapeContext& ctx) {
   if (!a.has_rank() || !b.has_rank()) return Unknown(ctx, 0, "the rank of an operand is unknown");
   CheckPerRow(ctx, 2, a, RowsOf(a), true);
   CheckPerRow(ctx, 3, b, ColumnsOf(b), false);
-  ctx.set_out(0, ProductShape(ctx, a, b));
+  ctx.set_out(0, IntegerProductShape(ctx, a, b));
 }
 Exprs MatMulIntegerCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   return {IntegerProduct(in[0], in[1], HasInput(in, 2) ? &in[2] : nullptr,
@@ -378,7 +306,7 @@ void QLinearMatMulShape(InferShapeContext& ctx) {
   }
   for (int i : {1, 2}) CheckPerRow(ctx, i, a, RowsOf(a), true);
   for (int i : {4, 5, 6, 7}) CheckPerRow(ctx, i, b, ColumnsOf(b), false);
-  ctx.set_out(0, ProductShape(ctx, a, b));
+  ctx.set_out(0, IntegerProductShape(ctx, a, b));
 }
 Exprs QLinearMatMulCode(const NodePtr&, const std::vector<TensorArg>& in, const OutputAt& at) {
   const TensorArg &a = in[0], &b = in[3];

@@ -7,25 +7,20 @@ namespace weft::ops {
 
 WEFT_REGISTER_OP_PARAM(ConvParam);
 
-WindowAttrs AttrsOfConv(const NodePtr& n) {
-  const auto& p = ParamOf<ConvParam>(n);
-  return {p.auto_pad, p.strides, p.dilations, p.pads, false};
-}
 Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts* facts) {
-  return MakeWindow(n, AttrsOfConv(n), Tail(x, 2), Tail(w, 2), facts);
+  return MakeWindow(n, WindowAttrsOf(n), Tail(x, 2), Tail(w, 2), facts);
 }
 
 Shape ConvolutionShape(InferShapeContext& ctx, int w, int bias) {
   const NodePtr& n = ctx.node();
-  const auto& p = ParamOf<ConvParam>(n);
-  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, p.kernel_shape, w);
+  const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, n->attr<Ints>("kernel_shape"), w);
   if (rank == 0) return {};
-  UnifyDims(ctx, xs[1], ws[1] * p.group, "the channels of x and group times those of W");
-  DemandMultiple(ctx, ws[0], p.group, "filters by groups");
+  UnifyDims(ctx, xs[1], ws[1] * n->attr<int64_t>("group"), "the channels of x and group times those of W");
+  DemandMultiple(ctx, ws[0], n->attr<int64_t>("group"), "filters by groups");
   if (bias >= 0 && HasInput(ctx, bias) && CheckRank(ctx, bias, 1, "B"))
     UnifyDims(ctx, ctx.in(bias)[0], ws[0], "the bias and the filters");
   std::vector<SymInt> dims{xs[0], ws[0]};
-  const Window window = MakeWindow(n, AttrsOfConv(n), Tail(xs, 2), kernel, &ctx.facts());
+  const Window window = MakeWindow(n, WindowAttrsOf(n), Tail(xs, 2), kernel, &ctx.facts());
   DemandFit(n, window, &ctx.facts());
   for (SymInt d : window.out) dims.push_back(d);
   ctx.set_out(0, Shape(std::move(dims)));
@@ -35,7 +30,7 @@ Shape ConvolutionShape(InferShapeContext& ctx, int w, int bias) {
 Expr ConvolutionSum(const NodePtr& n, const Shape& x, const Shape& w, const Indices& at,
                     const std::function<Expr(const Indices&, const Indices&)>& product) {
   const Window win = ConvWindow(n, x, w, nullptr);
-  const int64_t group = ParamOf<ConvParam>(n).group;
+  const int64_t group = n->attr<int64_t>("group");
   const SymInt per_group = w[1];
   const Expr filter = at[1];
   const Expr first =

@@ -8,28 +8,29 @@
 
 namespace weft::ops {
 
+/// What parameters of convolutions declare.
+#define WEFT_CONV_FIELDS() \
+    WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID"); \
+    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1"); \
+    WEFT_FIELD(group) \
+        .set_default(1) \
+        .set_range(1, INT32_MAX) \
+        .describe("channels and filters split into this many groups"); \
+    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given"); \
+    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0"); \
+    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1")
+
 struct ConvParam : OpParam<ConvParam> {
   std::string auto_pad;
   Ints dilations, kernel_shape, pads, strides;
   int64_t group;
-  WEFT_OP_PARAM(ConvParam) {
-    WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");
-    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");
-    WEFT_FIELD(group)
-        .set_default(1)
-        .set_range(1, INT32_MAX)
-        .describe("channels and filters split into this many groups");
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given");
-    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");
-    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1");
-  }
+  WEFT_OP_PARAM(ConvParam) { WEFT_CONV_FIELDS(); }
 };
 
-/// Of a node with ConvParam.
-WindowAttrs AttrsOfConv(const NodePtr& n);
+/// Of a node that has these attributes.
 Window ConvWindow(const NodePtr& n, const Shape& x, const Shape& w, const Facts* facts);
 
-/// Sets output 0 of a node with ConvParam whose operand 0 is X = [n, C, spatial...]; `w` is the
+/// Sets output 0 of such a node, whose operand 0 is X = [n, C, spatial...]; `w` is the
 /// operand W = [M, C/group, kernel...], `bias` one of [M], maybe absent, or -1. Gives [M], of
 /// unknown rank where neither X nor W is known. Throws kShapeMismatch, kBadAttribute.
 Shape ConvolutionShape(InferShapeContext& ctx, int w, int bias);

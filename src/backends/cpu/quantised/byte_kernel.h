@@ -1,0 +1,67 @@
+/// byte_kernel.h: the inner loops of products and convolutions of bytes, compiled for each
+/// instruction set: rows of bytes by a panel of packed weights, and channels by filters of their
+/// own.
+///
+/// Sums are exact in i32 on every machine: no set multiplies in pairs that saturate (vpmaddubsw).
+/// What becomes of a sum is one arithmetic for all sets, without fused multiply-add, so that results
+/// are equal to the last bit: that of weft::QuantizedConv (src/ops/quant/quantized_call.cc).
+#pragma once
+
+#include <cstdint>
+
+namespace weft::cpu {
+
+/// Rows of a tile, and columns of a panel; the last panel is padded to a multiple of 16.
+constexpr int64_t kByteRows = 6, kByteColumns = 64, kByteLanes = 16;
+/// Terms that lie side by side: four bytes of a row by four of a column.
+constexpr int64_t kQuad = 4;
+
+enum class ByteResult : uint8_t { kI32, kF32, kByte };
+
+/// What becomes of the sums of some columns.
+struct ByteFinish {
+  ByteResult as = ByteResult::kI32;
+  const int32_t* bias = nullptr;   ///< [columns], added to the sums
+  const float* scale = nullptr;    ///< [columns]; not for kI32
+  const float* offset = nullptr;   ///< [columns], added behind the scale; null: none
+  const int32_t* zeros = nullptr;  ///< [columns], times the row's sum taken away; null: none
+  float low = 0, high = 0;         ///< kByte: of the number before the zero is added
+  int32_t zero = 0;                ///< kByte
+};
+
+/// Up to kByteRows rows by a panel.
+struct ByteTile {
+  const uint8_t* const* rows = nullptr;  ///< where each begins
+  int64_t count = 0;                     ///< of the rows
+  const int64_t* runs = nullptr;         ///< where the pieces of a row lie behind its beginning
+  int64_t num_runs = 0, run_quads = 0;   ///< each of as many quads
+  const int8_t* panel = nullptr;         ///< [quads of all runs, padded columns, kQuad]
+  int64_t columns = 0;
+  const int32_t* row_sums = nullptr;  ///< [count], where there are `zeros`
+  uint8_t* y = nullptr;
+  int64_t y_step = 0;  ///< bytes from one row to the next
+};
+
+/// Up to kByteRows positions of channels that each have one filter.
+struct ChannelTile {
+  const uint8_t* const* rows = nullptr;
+  int64_t count = 0;
+  const int64_t* taps = nullptr;  ///< where they lie behind the beginning
+  int64_t num_taps = 0;
+  const int16_t* weights = nullptr;  ///< [taps, padded channels], less their zeros
+  int64_t channels = 0;              ///< what lies behind them is read up to a multiple of 16
+  uint8_t* y = nullptr;
+  int64_t y_step = 0;
+};
+
+struct ByteKernel {
+  const char* name;
+  void (*run)(const ByteTile& tile, const ByteFinish& finish);
+  void (*run_channels)(const ChannelTile& tile, const ByteFinish& finish);
+};
+
+/// By instruction set, the plainest first; null: there is none, or not for this machine.
+const ByteKernel* ByteKernelNumber(int i);
+const ByteKernel& BestByteKernel();
+
+}  // namespace weft::cpu

@@ -1,0 +1,334 @@
+/// quantised_conv.cc: weft::QuantizedConv on the CPU, over one to three spatial axes.
+///
+/// Inside, channels are innermost. A window is then a few runs of bytes that lie side by side, one a
+/// line of the window, and the convolution a product of positions by filters (byte_rows.h) that
+/// reads the image where it is. Images with padding, with signs, or whose channels lie otherwise are
+/// copied once, bytes that they are. One filter a channel is a loop of its own.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "backends/cpu/util/compute_util.h"
+#include "backends/cpu/util/threads.h"
+#include "backends/shared/conv_shape.h"
+#include "byte_rows.h"
+#include "weft/core/op/op.h"
+#include "weft/runtime/backend/packing_call.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kTeamBytes = 1 << 16;
+/// Behind a copied image: what quads and lanes read of nothing.
+constexpr int64_t kSlack = 64;
+
+/// Three spatial axes, leading ones of extent 1.
+using Axes = std::array<int64_t, 3>;
+Axes AxesOf(const std::vector<int64_t>& list, int64_t otherwise) {
+  Axes a{otherwise, otherwise, otherwise};
+  std::copy(list.begin(), list.end(), a.end() - long(list.size()));
+  return a;
+}
+
+/// An image with its padding, channels innermost.
+struct Canvas {
+  int64_t images = 0, channels = 0;
+  Axes in{}, begin{}, size{};  ///< size: padding included
+  int64_t line() const { return size[2] * channels; }
+  int64_t plane() const { return size[1] * line(); }
+  int64_t image() const { return size[0] * plane(); }
+  bool is_padded() const { return in != size; }
+};
+
+/// Copies the image `x` to `to`. `zero` is what padding holds, `flip` what each byte is changed by.
+void PaintCanvas(const Canvas& c, const uint8_t* x, Layout layout, uint8_t zero, bool flip,
+                 uint8_t* to) {
+  const int64_t positions = c.in[0] * c.in[1] * c.in[2], lines = c.images * c.size[0] * c.size[1];
+#pragma omp parallel for schedule(static) if (lines * c.line() > kTeamBytes)
+  for (int64_t i = 0; i < lines; ++i) {
+    const int64_t image = i / (c.size[0] * c.size[1]), d = i / c.size[1] % c.size[0] - c.begin[0],
+                  h = i % c.size[1] - c.begin[1];
+    uint8_t* line = to + i * c.line();
+    if (d < 0 || d >= c.in[0] || h < 0 || h >= c.in[1]) {
+      std::memset(line, zero, size_t(c.line()));
+      continue;
+    }
+    const int64_t before = c.begin[2] * c.channels, inside = c.in[2] * c.channels;
+    std::memset(line, zero, size_t(before));
+    std::memset(line + before + inside, zero, size_t(c.line() - before - inside));
+    line += before;
+    const int64_t first = (d * c.in[1] + h) * c.in[2];
+    if (layout == Layout::kChannelsLast) {
+      const uint8_t* from = x + (image * positions + first) * c.channels;
+      if (flip)
+        FlipBytes(from, line, inside);
+      else
+        std::memcpy(line, from, size_t(inside));
+      continue;
+    }
+    const uint8_t change = flip ? 0x80 : 0;
+    for (int64_t k = 0; k < c.channels; ++k) {
+      const uint8_t* from = x + (image * c.channels + k) * positions + first;
+      for (int64_t w = 0; w < c.in[2]; ++w) line[w * c.channels + k] = from[w] ^ change;
+    }
+  }
+}
+
+/// [images, positions, channels] to [images, channels, positions].
+template <class T>
+void ChannelsFirst(const void* from, void* to, int64_t images, int64_t positions,
+                   int64_t channels) {
+  const auto* x = static_cast<const T*>(from);
+  auto* y = static_cast<T*>(to);
+  constexpr int64_t kBlock = 32;
+  const int64_t blocks = (channels + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static) if (images * positions * channels > kTeamBytes)
+  for (int64_t i = 0; i < images * blocks; ++i) {
+    const int64_t image = i / blocks, first = i % blocks * kBlock,
+                  last = std::min(channels, first + kBlock);
+    for (int64_t p = 0; p < positions; p += kBlock)
+      for (int64_t c = first; c < last; ++c)
+        for (int64_t k = p; k < std::min(positions, p + kBlock); ++k)
+          y[(image * channels + c) * positions + k] = x[(image * positions + k) * channels + c];
+  }
+}
+
+class QuantisedConv final : public PackingCall {
+ public:
+  QuantisedConv(const ComputeRequest& q, const ConvShape& c, QuantisedFinish finish)
+      : c_(c),
+        finish_(finish),
+        threads_(q.threads),
+        x_layout_(LayoutOf(q.input_layouts, kQX)),
+        alone_(c.channels == c.groups && c.filters == c.groups && c.groups > 1) {
+    const auto& w = c.window;
+    out_ = AxesOf(w.out, 1);
+    stride_ = AxesOf(w.strides, 1);
+    kernel_ = AxesOf(w.kernel, 1);
+    dilation_ = AxesOf(w.dilations, 1);
+    canvas_ = {c.images, c.channels, AxesOf(w.in, 1), AxesOf(w.begin, 0), {}};
+    for (size_t k = 0; k < 3; ++k)
+      canvas_.size[k] = std::max(canvas_.begin[k] + canvas_.in[k],
+                                 (out_[k] - 1) * stride_[k] + (kernel_[k] - 1) * dilation_[k] + 1);
+    const int64_t positions_in = canvas_.in[0] * canvas_.in[1] * canvas_.in[2];
+    if (canvas_.channels == 1 || positions_in == 1) x_layout_ = Layout::kChannelsLast;
+    positions_ = out_[0] * out_[1] * out_[2];
+    const int64_t each = c.channels / c.groups;
+    merged_ = c.groups == 1 && dilation_[2] == 1;
+    const int64_t run = merged_ ? kernel_[2] * c.channels : each;
+    stage_ = finish_.x_signed || canvas_.is_padded() || x_layout_ != Layout::kChannelsLast ||
+             (alone_ ? c.channels % kByteLanes != 0 : run % kQuad != 0);
+    MakeRuns();
+    m_.columns = c.filters / c.groups;
+    const int64_t taps = kernel_[0] * kernel_[1] * kernel_[2];
+    m_.column_step = each * taps;
+    if (merged_) {
+      // [M, C, kd, kh, kw]: terms of a run are kw by C.
+      m_.num_runs = kernel_[0] * kernel_[1];
+      m_.run_length = run;
+      m_.run_step = kernel_[2];
+      m_.inner = c.channels;
+      m_.inner_step = taps;
+      m_.outer_step = 1;
+    } else {
+      m_.num_runs = taps;
+      m_.run_length = m_.inner = each;
+      m_.run_step = 1;
+      m_.inner_step = taps;
+    }
+    const bool constant = q.constants[kQW] != nullptr;
+    if (alone_) {
+      // Weights less their zeros, and no sums of rows.
+      finish_at_ = parts_.Add(QuantisedFinish::bytes(1, c.filters));
+      channels_at_ = parts_.Add(CheckedMul(taps + 2, CheckedRoundUp(c.filters, kByteLanes) * 2));
+    } else {
+      if (constant)
+        packed_ = PackedBytesOf(q.constants[kQW], m_, c.groups, m_.columns * m_.column_step);
+      finish_at_ = parts_.Add(QuantisedFinish::bytes(c.groups, m_.columns));
+      if (!packed_) packed_at_ = parts_.Add(PackedSize(m_, c.groups));
+      if (finish_.has_w_zero)
+        sums_at_ = parts_.Add(CheckedMul(CheckedMul(c.images, positions_), int64_t{4}));
+    }
+    if (stage_)
+      canvas_at_ = parts_.Add(CheckedAdd(CheckedMul(c.images, canvas_.image()), kSlack));
+    turn_ = LayoutOf(q.output_layouts, 0) != Layout::kChannelsLast && positions_ > 1 &&
+            c.filters > 1;
+    if (turn_)
+      result_at_ = parts_.Add(CheckedProduct(q.output_dims[0]) * finish_.result_bytes());
+  }
+
+  void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
+    const ScopedThreads team(threads_);
+    auto* const memory = static_cast<uint8_t*>(scratch);
+    const auto* x = static_cast<const uint8_t*>(inputs[kQX]);
+    if (stage_) {
+      PaintCanvas(canvas_, x, x_layout_, uint8_t(finish_.x_zero(inputs)), finish_.x_signed,
+                  memory + canvas_at_);
+      x = memory + canvas_at_;
+    }
+    uint8_t* const y =
+        turn_ ? memory + result_at_ : static_cast<uint8_t*>(outputs[0]);
+    if (alone_)
+      Alone(inputs, x, y, memory);
+    else
+      Together(inputs, x, y, memory);
+    if (!turn_) return;
+    if (finish_.result_bytes() == 1)
+      ChannelsFirst<uint8_t>(y, outputs[0], c_.images, positions_, c_.filters);
+    else
+      ChannelsFirst<uint32_t>(y, outputs[0], c_.images, positions_, c_.filters);
+  }
+  int64_t scratch_bytes() const override { return parts_.bytes(); }
+  std::string description() const override {
+    return std::string(alone_ ? "quantised depthwise conv " : "quantised conv ") +
+           BestByteKernel().name;
+  }
+  bool reads(size_t i) const override { return i != kQW || !packed_; }
+  void AddPacked(std::map<const void*, int64_t>* bytes) const override {
+    if (packed_) (*bytes)[packed_->memory.get()] = packed_->bytes;
+  }
+
+ private:
+  /// Where the pieces of a window lie behind its first element.
+  void MakeRuns() {
+    for (int64_t d = 0; d < kernel_[0]; ++d)
+      for (int64_t h = 0; h < kernel_[1]; ++h) {
+        const int64_t line = d * dilation_[0] * canvas_.plane() + h * dilation_[1] * canvas_.line();
+        if (merged_)
+          runs_.push_back(line);
+        else
+          for (int64_t w = 0; w < kernel_[2]; ++w)
+            runs_.push_back(line + w * dilation_[2] * canvas_.channels);
+      }
+  }
+  ByteSource Source(const uint8_t* x) const {
+    ByteSource s;
+    s.base = x;
+    s.rows = c_.images * positions_;
+    s.planes = out_[0];
+    s.lines = out_[1];
+    s.columns = out_[2];
+    s.image_step = canvas_.image();
+    s.plane_step = stride_[0] * canvas_.plane();
+    s.line_step = stride_[1] * canvas_.line();
+    s.column_step = stride_[2] * canvas_.channels;
+    return s;
+  }
+
+  void Together(const void* const* inputs, const uint8_t* x, uint8_t* y, uint8_t* memory) const {
+    const int64_t wide = m_.padded_columns();
+    const int8_t* panels = packed_ ? packed_->panels : nullptr;
+    const int32_t* sums = packed_ ? packed_->sums : nullptr;
+    if (!packed_) {
+      auto* const to = reinterpret_cast<int8_t*>(memory + packed_at_);
+      auto* const to_sums = reinterpret_cast<int32_t*>(to + c_.groups * m_.panel_bytes());
+      for (int64_t g = 0; g < c_.groups; ++g)
+        PackBytes(m_,
+                  static_cast<const uint8_t*>(inputs[kQW]) + g * m_.columns * m_.column_step,
+                  finish_.w_signed, to + g * m_.panel_bytes(), to_sums + g * wide);
+      panels = to;
+      sums = to_sums;
+    }
+    const int64_t terms = m_.num_runs * m_.run_length, each = c_.channels / c_.groups;
+    const ByteFinish finish =
+        finish_.Make(inputs, c_.groups, sums, terms, false, memory + finish_at_);
+    for (int64_t g = 0; g < c_.groups; ++g) {
+      ByteProduct p;
+      p.x = Source(x + g * each);
+      p.w = m_;
+      p.runs = runs_.data();
+      p.panels = panels + g * m_.panel_bytes();
+      p.finish = QuantisedFinish::At(finish, g * wide);
+      if (finish.zeros) {
+        auto* const rows = reinterpret_cast<int32_t*>(memory + sums_at_);
+        SumByteRows(p.x, m_, p.runs, threads_, rows);
+        p.row_sums = rows;
+      }
+      p.y = y + g * m_.columns * finish_.result_bytes();
+      p.y_step = c_.filters * finish_.result_bytes();
+      MultiplyBytes(p, threads_);
+    }
+  }
+
+  /// One filter a channel.
+  void Alone(const void* const* inputs, const uint8_t* x, uint8_t* y, uint8_t* memory) const {
+    const int64_t taps = int64_t(runs_.size()), n = c_.filters,
+                  wide = CheckedRoundUp(n, kByteLanes);
+    auto* const weights = reinterpret_cast<int16_t*>(memory + channels_at_);
+    auto* const sums = reinterpret_cast<int32_t*>(weights + taps * wide);
+    const auto* from = static_cast<const uint8_t*>(inputs[kQW]);
+    const uint8_t flip = finish_.w_signed ? 0 : 0x80;
+    std::fill_n(weights, taps * wide, int16_t{0});
+    std::fill_n(sums, wide, 0);
+    for (int64_t c = 0; c < n; ++c) {
+      const int32_t zero = finish_.w_zero(inputs, c);
+      for (int64_t t = 0; t < taps; ++t) {
+        const int32_t w = int8_t(from[c * taps + t] ^ flip) - zero;
+        weights[t * wide + c] = int16_t(w);
+        sums[c] += w;
+      }
+    }
+    const ByteFinish finish = finish_.Make(inputs, 1, sums, taps, true, memory + finish_at_);
+    const ByteSource source = Source(x);
+    const int64_t step = n * finish_.result_bytes(), chunk = 4 * kByteRows,
+                  chunks = (source.rows + chunk - 1) / chunk;
+    const ByteKernel& kernel = BestByteKernel();
+#pragma omp parallel for schedule(dynamic, 4) if (source.rows * n * taps > kTeamBytes)
+    for (int64_t i = 0; i < chunks; ++i) {
+      const uint8_t* rows[kByteRows];
+      ChannelTile t;
+      t.rows = rows;
+      t.taps = runs_.data();
+      t.num_taps = taps;
+      t.weights = weights;
+      t.channels = n;
+      t.y_step = step;
+      const int64_t end = std::min(source.rows, (i + 1) * chunk);
+      for (int64_t row = i * chunk; row < end; row += kByteRows) {
+        t.count = std::min(kByteRows, end - row);
+        source.Rows(row, t.count, rows);
+        t.y = y + row * step;
+        kernel.run_channels(t, finish);
+      }
+    }
+  }
+
+  ConvShape c_;
+  QuantisedFinish finish_;
+  int threads_;
+  Layout x_layout_;
+  bool alone_, merged_ = false, stage_ = false, turn_ = false;
+  Axes out_{}, stride_{}, kernel_{}, dilation_{};
+  Canvas canvas_;
+  int64_t positions_ = 0;
+  std::vector<int64_t> runs_;
+  ByteMatrix m_;
+  std::shared_ptr<const PackedBytes> packed_;  ///< null: packed in each run
+  ScratchParts parts_;
+  int64_t finish_at_ = 0, canvas_at_ = 0, packed_at_ = 0, sums_at_ = 0, channels_at_ = 0,
+          result_at_ = 0;
+};
+
+std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
+  if (q.input_dims.size() < 2 || CheckedProduct(q.output_dims[0]) == 0 ||
+      CheckedProduct(q.input_dims[kQX]) == 0 || CheckedProduct(q.input_dims[kQW]) == 0)
+    return nullptr;
+  const auto c = ReadConv(q.node, q.input_dims[kQX], q.input_dims[kQW], q.output_dims[0]);
+  if (!c) return nullptr;
+  const auto finish = ReadFinish(q, c->filters);
+  if (!finish) return nullptr;
+  const ScopedThreads team(q.threads);
+  return std::make_unique<QuantisedConv>(q, *c, *finish);
+}
+
+LayoutWish QuantisedConvLayout(const NodePtr&, DType) {
+  return {{Layout::kChannelsLast}, {Layout::kChannelsLast}};
+}
+
+WEFT_REGISTER_OP_IN(weft, QuantizedConv)
+    .set_attr<FCompute>("FCompute.cpu", PrepareConv)
+    .set_attr<FLayout>("FLayout.cpu", QuantisedConvLayout);
+
+}  // namespace
+}  // namespace weft::cpu
