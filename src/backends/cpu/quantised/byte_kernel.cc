@@ -63,6 +63,10 @@ __attribute__((target("avx2"))) inline LowBytes NarrowEight(__m256i v) {
                                    _mm256_srai_epi16((__m256i)(w), 8))
 #define WEFT_WIDEN(p) (Ints) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(p)))
 #define WEFT_NARROW(v) NarrowEight((__m256i)(v))
+#define WEFT_BLOCK 32
+#define WEFT_BYTES __m256i
+#define WEFT_UNPACK(half, bits) _mm256_unpack##half##_epi##bits
+#define WEFT_PACK(kind, bits) _mm256_pack##kind##_epi##bits
 #include "byte_loops.h"
 #undef WEFT_ISA_NAME
 #undef WEFT_ISA_TEXT
@@ -70,6 +74,10 @@ __attribute__((target("avx2"))) inline LowBytes NarrowEight(__m256i v) {
 #undef WEFT_LANES
 #undef WEFT_TILE_ROWS
 #undef WEFT_TILE_VECTORS
+#undef WEFT_BLOCK
+#undef WEFT_BYTES
+#undef WEFT_UNPACK
+#undef WEFT_PACK
 #undef WEFT_DOT
 #undef WEFT_WIDEN
 #undef WEFT_NARROW
@@ -87,6 +95,10 @@ __attribute__((target("avx2"))) inline LowBytes NarrowEight(__m256i v) {
                                    _mm512_srai_epi16((__m512i)(w), 8))
 #define WEFT_WIDEN(p) (Ints) _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128((const __m128i*)(p)))
 #define WEFT_NARROW(v) (Bytes) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)(v))
+#define WEFT_BLOCK 64
+#define WEFT_BYTES __m512i
+#define WEFT_UNPACK(half, bits) _mm512_unpack##half##_epi##bits
+#define WEFT_PACK(kind, bits) _mm512_pack##kind##_epi##bits
 #include "byte_loops.h"
 #undef WEFT_ISA_NAME
 #undef WEFT_ISA_TEXT

@@ -47,9 +47,11 @@ struct ChannelTile {
   const uint8_t* const* rows = nullptr;
   int64_t count = 0;
   const int64_t* taps = nullptr;  ///< where they lie behind the beginning
-  int64_t num_taps = 0;
+  int64_t num_taps = 0;           ///< a multiple of kQuad for `quads`
   const int16_t* weights = nullptr;  ///< [taps, padded channels], less their zeros
-  int64_t channels = 0;              ///< what lies behind them is read up to a multiple of 16
+  /// Bytes whose zero is 0, [taps / kQuad, blocks of channels, kQuad], in the order of the blocks.
+  const int8_t* quads = nullptr;
+  int64_t channels = 0;  ///< what lies behind them is read up to whole blocks, or kByteLanes
   uint8_t* y = nullptr;
   int64_t y_step = 0;
 };
@@ -57,7 +59,19 @@ struct ChannelTile {
 struct ByteKernel {
   const char* name;
   void (*run)(const ByteTile& tile, const ByteFinish& finish);
+  /// By `weights`.
   void (*run_channels)(const ChannelTile& tile, const ByteFinish& finish);
+  /// By `quads`, for results that are bytes, without offset and zeros; the numbers of `finish` are
+  /// in the order of the blocks. Null: there is none.
+  void (*run_quads)(const ChannelTile& tile, const ByteFinish& finish);
+  int64_t block;  ///< channels of a block; 0 without run_quads
+
+  /// The place of a channel in the order of the blocks: that of bytes that are interleaved four by
+  /// four within the 16 bytes of a lane.
+  int64_t place(int64_t channel) const {
+    const int64_t within = channel % block, lane = within / 16, four = within % 16 / 4;
+    return channel - within + four * (block / 4) + lane * 4 + within % 4;
+  }
 };
 
 /// By instruction set, the plainest first; null: there is none, or not for this machine.

@@ -2,7 +2,8 @@
 /// (byte_kernel.cc). No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its
 /// functions, WEFT_LANES the sums of a vector, WEFT_DOT(sum, x, w) adds to each the four products
 /// of unsigned bytes x and signed bytes w, WEFT_WIDEN(p) gives as many unsigned bytes at p as sums,
-/// WEFT_NARROW(v) the low bytes of sums, WEFT_TILE_ROWS and WEFT_TILE_VECTORS is what a tile of
+/// WEFT_NARROW(v) the low bytes of sums; WEFT_BLOCK channels are a vector WEFT_BYTES, which
+/// WEFT_UNPACK and WEFT_PACK take apart and put together (not defined: there is none); WEFT_TILE_ROWS and WEFT_TILE_VECTORS is what a tile of
 /// sums in registers has.
 
 namespace WEFT_ISA_NAME {
@@ -20,39 +21,18 @@ WEFT_INLINE void LoadAs(const T* p, V* v) {
   __builtin_memcpy(v, p, sizeof(V));
 }
 
-/// `n` of the lanes of `v`.
+/// `n` of the `lanes` of `v`.
 template <class V>
-WEFT_INLINE void StoreSome(uint8_t* to, const V& v, int64_t n) {
-  constexpr int64_t kEach = int64_t(sizeof(V)) / kLanes;
-  if (n >= kLanes)
+WEFT_INLINE void StoreSome(uint8_t* to, const V& v, int64_t n, int64_t lanes = kLanes) {
+  const int64_t each = int64_t(sizeof(V)) / lanes;
+  if (n >= lanes)
     __builtin_memcpy(to, &v, sizeof(V));
   else
-    __builtin_memcpy(to, &v, size_t(n * kEach));
+    __builtin_memcpy(to, &v, size_t(n * each));
 }
 
-/// Stores what becomes of the sums of columns [first, first + kLanes), of which `columns` are there
-/// in all.
-WEFT_INLINE void Finish(Ints sum, const ByteFinish& f, int64_t first, int64_t columns,
-                        int32_t row_sum, uint8_t* row) {
-  Ints bias;
-  LoadAs(f.bias + first, &bias);
-  sum += bias;
-  if (f.zeros) {
-    Ints zeros;
-    LoadAs(f.zeros + first, &zeros);
-    sum -= zeros * row_sum;
-  }
-  const int64_t n = columns - first;
-  if (f.as == ByteResult::kI32) return StoreSome(row + first * 4, sum, n);
-  Floats scale;
-  LoadAs(f.scale + first, &scale);
-  Floats y = __builtin_convertvector(sum, Floats) * scale;
-  if (f.offset) {
-    Floats offset;
-    LoadAs(f.offset + first, &offset);
-    y += offset;
-  }
-  if (f.as == ByteResult::kF32) return StoreSome(row + first * 4, y, n);
+/// Numbers within the bounds of `f`, rounded, their zero added: in the low byte of each.
+WEFT_INLINE Ints RoundedInts(Floats y, const ByteFinish& f) {
   // Bounds are whole numbers, so they may come before the rounding, which this sum does: below
   // 2^22, to the even neighbour.
   const Floats low = Floats{} + f.low, high = Floats{} + f.high;
@@ -61,9 +41,66 @@ WEFT_INLINE void Finish(Ints sum, const ByteFinish& f, int64_t first, int64_t co
   y += 12582912.f;  // 1.5 * 2^23
   Ints bits;
   __builtin_memcpy(&bits, &y, sizeof(bits));
-  bits += f.zero - 0x4b400000;
-  const Bytes bytes = WEFT_NARROW(bits);
+  return bits + (f.zero - 0x4b400000);
+}
+
+/// Stores what becomes of the sums, bias included, of columns [first, first + kLanes), of which
+/// `columns` are there in all. kPlain: bytes, without offset and zeros.
+template <bool kPlain>
+WEFT_INLINE void Finish(Ints sum, const ByteFinish& f, int64_t first, int64_t columns,
+                        int32_t row_sum, uint8_t* row) {
+  const int64_t n = columns - first;
+  Floats scale;
+  if (kPlain) {
+    LoadAs(f.scale + first, &scale);
+    const Bytes bytes =
+        WEFT_NARROW(RoundedInts(__builtin_convertvector(sum, Floats) * scale, f));
+    return StoreSome(row + first, bytes, n);
+  }
+  if (f.zeros) {
+    Ints zeros;
+    LoadAs(f.zeros + first, &zeros);
+    sum -= zeros * row_sum;
+  }
+  if (f.as == ByteResult::kI32) return StoreSome(row + first * 4, sum, n);
+  LoadAs(f.scale + first, &scale);
+  Floats y = __builtin_convertvector(sum, Floats) * scale;
+  if (f.offset) {
+    Floats offset;
+    LoadAs(f.offset + first, &offset);
+    y += offset;
+  }
+  if (f.as == ByteResult::kF32) return StoreSome(row + first * 4, y, n);
+  const Bytes bytes = WEFT_NARROW(RoundedInts(y, f));
   StoreSome(row + first, bytes, n);
+}
+
+WEFT_INLINE bool IsPlain(const ByteFinish& f) {
+  return f.as == ByteResult::kByte && !f.offset && !f.zeros;
+}
+
+/// What becomes of a tile of sums.
+template <bool kPlain, int R, int N>
+WEFT_INLINE void FinishTile(Ints (&sum)[R][N], const ByteFinish& f, int64_t first, int64_t columns,
+                            const int32_t* row_sums, uint8_t* y, int64_t y_step) {
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j)
+      if (first + j * kLanes < columns)
+        Finish<kPlain>(sum[i][j], f, first + j * kLanes, columns, row_sums ? row_sums[i] : 0,
+                       y + i * y_step);
+}
+
+/// Sums begin with the bias.
+template <int R, int N>
+WEFT_INLINE void Begin(Ints (&sum)[R][N], const ByteFinish& f, int64_t first) {
+#pragma GCC unroll 8
+  for (int j = 0; j < N; ++j) {
+    LoadAs(f.bias + first + j * kLanes, &sum[0][j]);
+#pragma GCC unroll 8
+    for (int i = 1; i < R; ++i) sum[i][j] = sum[0][j];
+  }
 }
 
 /// R rows by N vectors of columns from `first` on.
@@ -71,10 +108,7 @@ template <int R, int N>
 WEFT_ISA void Tile(const ByteTile& t, const ByteFinish& f, int64_t row, int64_t first) {
   const int64_t width = (t.columns + kByteLanes - 1) / kByteLanes * kByteLanes * kQuad;
   Ints sum[R][N];
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) sum[i][j] = Ints{};
+  Begin(sum, f, first);
   const int8_t* panel = t.panel + first * kQuad;
   for (int64_t run = 0; run < t.num_runs; ++run) {
     const uint8_t* x[R];
@@ -94,13 +128,12 @@ WEFT_ISA void Tile(const ByteTile& t, const ByteFinish& f, int64_t row, int64_t 
       }
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j)
-      if (first + j * kLanes < t.columns)
-        Finish(sum[i][j], f, first + j * kLanes, t.columns, t.row_sums ? t.row_sums[row + i] : 0,
-               t.y + (row + i) * t.y_step);
+  uint8_t* const y = t.y + row * t.y_step;
+  if (IsPlain(f))
+    FinishTile<true>(sum, f, first, t.columns, nullptr, y, t.y_step);
+  else
+    FinishTile<false>(sum, f, first, t.columns, t.row_sums ? t.row_sums + row : nullptr, y,
+                      t.y_step);
 }
 
 template <int R>
@@ -143,10 +176,7 @@ template <int R, int N>
 WEFT_ISA void ChannelsOf(const ChannelTile& t, const ByteFinish& f, int64_t row, int64_t first) {
   const int64_t width = (t.channels + kByteLanes - 1) / kByteLanes * kByteLanes;
   Ints sum[R][N];
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) sum[i][j] = Ints{};
+  Begin(sum, f, first);
   for (int64_t tap = 0; tap < t.num_taps; ++tap) {
     Ints w[N];
 #pragma GCC unroll 8
@@ -163,11 +193,11 @@ WEFT_ISA void ChannelsOf(const ChannelTile& t, const ByteFinish& f, int64_t row,
         sum[i][j] += WEFT_WIDEN(x) * w[j];
       }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j)
-      Finish(sum[i][j], f, first + j * kLanes, t.channels, 0, t.y + (row + i) * t.y_step);
+  uint8_t* const y = t.y + row * t.y_step;
+  if (IsPlain(f))
+    FinishTile<true>(sum, f, first, t.channels, nullptr, y, t.y_step);
+  else
+    FinishTile<false>(sum, f, first, t.channels, nullptr, y, t.y_step);
 }
 
 template <int R>
@@ -183,7 +213,61 @@ WEFT_ISA void RunChannels(const ChannelTile& t, const ByteFinish& f) {
   for (; row < t.count; ++row) ChannelRows<1>(t, f, row);
 }
 
-constexpr ByteKernel kKernel{WEFT_ISA_TEXT, Run, RunChannels};
+#ifdef WEFT_BLOCK
+/// R positions, a block of channels from `first` on.
+template <int R>
+WEFT_ISA void QuadsOf(const ChannelTile& t, const ByteFinish& f, int64_t row, int64_t first) {
+  const int64_t wide = (t.channels + WEFT_BLOCK - 1) / WEFT_BLOCK * WEFT_BLOCK * kQuad;
+  Ints sum[R][4];
+  Begin(sum, f, first);
+  const int8_t* weights = t.quads + first * kQuad;
+  for (int64_t tap = 0; tap < t.num_taps; tap += kQuad, weights += wide) {
+    Ints w[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) LoadAs(weights + j * kLanes * kQuad, &w[j]);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) {
+      const uint8_t* x = t.rows[row + i] + first;
+      WEFT_BYTES a, b, c, d;
+      LoadAs(x + t.taps[tap], &a);
+      LoadAs(x + t.taps[tap + 1], &b);
+      LoadAs(x + t.taps[tap + 2], &c);
+      LoadAs(x + t.taps[tap + 3], &d);
+      const WEFT_BYTES ab = WEFT_UNPACK(lo, 8)(a, b), AB = WEFT_UNPACK(hi, 8)(a, b),
+                       cd = WEFT_UNPACK(lo, 8)(c, d), CD = WEFT_UNPACK(hi, 8)(c, d);
+      WEFT_DOT(sum[i][0], WEFT_UNPACK(lo, 16)(ab, cd), w[0]);
+      WEFT_DOT(sum[i][1], WEFT_UNPACK(hi, 16)(ab, cd), w[1]);
+      WEFT_DOT(sum[i][2], WEFT_UNPACK(lo, 16)(AB, CD), w[2]);
+      WEFT_DOT(sum[i][3], WEFT_UNPACK(hi, 16)(AB, CD), w[3]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i) {
+    WEFT_BYTES byte[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      Floats scale;
+      LoadAs(f.scale + first + j * kLanes, &scale);
+      byte[j] = (WEFT_BYTES)(RoundedInts(__builtin_convertvector(sum[i][j], Floats) * scale, f) & 255);
+    }
+    const WEFT_BYTES all =
+        WEFT_PACK(us, 16)(WEFT_PACK(s, 32)(byte[0], byte[1]), WEFT_PACK(s, 32)(byte[2], byte[3]));
+    StoreSome(t.y + (row + i) * t.y_step + first, all, t.channels - first, WEFT_BLOCK);
+  }
+}
+
+WEFT_ISA void RunQuads(const ChannelTile& t, const ByteFinish& f) {
+  for (int64_t c = 0; c < t.channels; c += WEFT_BLOCK) {
+    int64_t row = 0;
+    for (; row + 2 <= t.count; row += 2) QuadsOf<2>(t, f, row, c);
+    for (; row < t.count; ++row) QuadsOf<1>(t, f, row, c);
+  }
+}
+
+constexpr ByteKernel kKernel{WEFT_ISA_TEXT, Run, RunChannels, RunQuads, WEFT_BLOCK};
+#else
+constexpr ByteKernel kKernel{WEFT_ISA_TEXT, Run, RunChannels, nullptr, 0};
+#endif
 
 #undef WEFT_INLINE
 

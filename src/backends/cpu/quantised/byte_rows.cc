@@ -39,6 +39,7 @@ void MultiplyBytes(const ByteProduct& p, int threads, const ByteKernel& kernel) 
     chunk = std::clamp<int64_t>(CeilDiv(tiles, wanted), 1, chunk);
   }
   const int64_t chunks = CeilDiv(tiles, chunk), pieces = chunks * panels;
+  const auto first_row = [&](int64_t c) { return tiles * c / chunks * kByteRows; };
   const auto piece = [&](int64_t i) {
     const int64_t first = i % panels * kByteColumns;
     const ByteFinish finish = QuantisedFinish::At(p.finish, first);
@@ -50,8 +51,8 @@ void MultiplyBytes(const ByteProduct& p, int threads, const ByteKernel& kernel) 
     t.columns = std::min(kByteColumns, p.w.columns - first);
     t.y_step = p.y_step;
     // Tiles of about equal numbers of rows.
-    const int64_t begin = i / panels * chunk * kByteRows,
-                  end = std::min(p.x.rows, begin + chunk * kByteRows),
+    const int64_t begin = first_row(i / panels),
+                  end = std::min(p.x.rows, first_row(i / panels + 1)),
                   each = CeilDiv(end - begin, kByteRows);
     const int64_t width = p.finish.as == ByteResult::kByte ? 1 : 4;
     const uint8_t* rows[kByteRows];

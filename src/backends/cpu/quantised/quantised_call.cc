@@ -2,6 +2,7 @@
 #include "quantised_call.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backends/shared/call_operands.h"
 #include "backends/shared/node_attrs.h"
@@ -12,12 +13,14 @@ namespace {
 
 int64_t Padded(int64_t columns) { return (columns + kByteLanes - 1) / kByteLanes * kByteLanes; }
 
-/// The byte at `i`, as what it stands for, 128 more where it is signed and less where not, as asked.
+/// The byte at `i`, as what it stands for.
 int32_t ByteAt(const void* p, int64_t i, bool is_signed) {
   return is_signed ? static_cast<const int8_t*>(p)[i] : static_cast<const uint8_t*>(p)[i];
 }
 
 }  // namespace
+
+int64_t PaddedChannels(int64_t channels) { return CheckedRoundUp(channels, int64_t{64}); }
 
 int32_t QuantisedFinish::x_zero(const void* const* inputs) const {
   const int32_t zero = inputs[kQXZero] ? ByteAt(inputs[kQXZero], 0, x_signed) : 0;
@@ -31,35 +34,64 @@ int32_t QuantisedFinish::w_zero(const void* const* inputs, int64_t j) const {
 }
 
 int64_t QuantisedFinish::bytes(int64_t groups, int64_t columns_of_group) {
-  return CheckedMul(CheckedMul(groups, Padded(columns_of_group)), int64_t{4 * 4});
+  return CheckedMul(CheckedMul(groups, PaddedChannels(columns_of_group)), int64_t{4 * 4});
 }
 
+namespace {
+
+/// The parts of memory of `all` columns.
+struct Arrays {
+  Arrays(void* memory, int64_t all)
+      : bias(static_cast<int32_t*>(memory)),
+        zeros(bias + all),
+        scale(reinterpret_cast<float*>(zeros + all)),
+        offset(scale + all) {
+    std::memset(memory, 0, size_t(all * int64_t{4 * 4}));
+  }
+  int32_t *bias, *zeros;
+  float *scale, *offset;
+};
+
+/// Writes what belongs to column c at `at`. `less`: what zeros take from its sum.
+void Put(const QuantisedFinish& f, const void* const* inputs, int64_t c, int64_t at, int64_t less,
+         const Arrays& to) {
+  const auto value = [&](size_t i, bool one, auto* type) {
+    return static_cast<decltype(type)>(inputs[i])[one ? 0 : c];
+  };
+  constexpr const int32_t* kInts = nullptr;
+  constexpr const float* kFloats = nullptr;
+  const int64_t bias = f.has_bias ? value(kQBias, f.one_bias, kInts) : 0;
+  to.bias[at] = int32_t(uint32_t(uint64_t(bias - less)));  // sums wrap, as those of the operators
+  if (f.has_scale) to.scale[at] = value(kQScale, f.one_scale, kFloats);
+  if (f.has_offset) to.offset[at] = value(kQOffset, f.one_offset, kFloats);
+}
+
+ByteFinish FinishOf(const QuantisedFinish& f, const Arrays& a, bool zeros) {
+  return {f.as,  a.bias, f.has_scale ? a.scale : nullptr, f.has_offset ? a.offset : nullptr,
+          zeros ? a.zeros : nullptr, f.low, f.high, f.zero};
+}
+
+}  // namespace
+
 ByteFinish QuantisedFinish::Make(const void* const* inputs, int64_t groups, const int32_t* sums,
-                                 int64_t terms, bool centred, void* memory) const {
-  const int64_t each = columns / groups, wide = Padded(each), all = groups * wide;
-  auto* const bias_at = static_cast<int32_t*>(memory);
-  auto* const zeros = bias_at + all;
-  auto* const scale = reinterpret_cast<float*>(zeros + all);
-  float* const offset = scale + all;
-  // Sums wrap, as those of the operators do.
-  const auto wrapped = [](int64_t v) { return int32_t(uint32_t(uint64_t(v))); };
+                                 int64_t terms, void* memory) const {
+  const int64_t each = columns / groups, wide = Padded(each), zx = x_zero(inputs);
+  const Arrays to(memory, groups * wide);
+  for (int64_t c = 0; c < columns; ++c) {
+    const int64_t at = c / each * wide + c % each, zw = has_w_zero ? w_zero(inputs, c) : 0;
+    Put(*this, inputs, c, at, zx * (sums[at] - terms * zw), to);
+    to.zeros[at] = int32_t(zw);
+  }
+  return FinishOf(*this, to, has_w_zero);
+}
+
+ByteFinish QuantisedFinish::MakeAlone(const void* const* inputs, const int32_t* sums,
+                                      const ByteKernel* blocks, void* memory) const {
   const int64_t zx = x_zero(inputs);
-  for (int64_t g = 0; g < groups; ++g)
-    for (int64_t j = 0; j < wide; ++j) {
-      const int64_t at = g * wide + j, c = g * each + j;
-      const bool there = j < each;
-      const int64_t zw = there && !centred ? w_zero(inputs, c) : 0;
-      const auto value = [&](auto* data, bool one) { return there ? data[one ? 0 : c] : 0; };
-      int64_t b = has_bias ? value(static_cast<const int32_t*>(inputs[kQBias]), one_bias) : 0;
-      b += zx * (terms * zw - (there ? sums[at] : 0));
-      bias_at[at] = wrapped(b);
-      zeros[at] = int32_t(zw);
-      if (has_scale) scale[at] = value(static_cast<const float*>(inputs[kQScale]), one_scale);
-      if (has_offset) offset[at] = value(static_cast<const float*>(inputs[kQOffset]), one_offset);
-    }
-  return {as,   bias_at, has_scale ? scale : nullptr,
-          has_offset ? offset : nullptr, has_w_zero && !centred ? zeros : nullptr,
-          low,  high,    zero};
+  const Arrays to(memory, PaddedChannels(columns));
+  for (int64_t c = 0; c < columns; ++c)
+    Put(*this, inputs, c, blocks ? blocks->place(c) : c, zx * sums[c], to);
+  return FinishOf(*this, to, false);
 }
 
 ByteFinish QuantisedFinish::At(const ByteFinish& f, int64_t place) {

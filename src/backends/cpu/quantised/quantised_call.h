@@ -32,16 +32,24 @@ struct QuantisedFinish {
   int32_t w_zero(const void* const* inputs, int64_t j) const;
   /// The finish of all columns in `memory` of bytes(); `groups` times `columns` of them, each group
   /// padded. `sums`: of the packed weights of each column, padded; `terms`: of a sum.
-  /// `centred`: the weights have lost their zeros already.
   ByteFinish Make(const void* const* inputs, int64_t groups, const int32_t* sums, int64_t terms,
-                  bool centred, void* memory) const;
+                  void* memory) const;
+  /// The same of channels that have one filter each, whose weights have lost their zeros already;
+  /// in the order of the blocks of a kernel, or, null, in their own.
+  ByteFinish MakeAlone(const void* const* inputs, const int32_t* sums, const ByteKernel* blocks,
+                       void* memory) const;
+  /// What the kernel's `run_quads` asks for, beside weights whose zero is 0.
+  bool is_plain() const { return as == ByteResult::kByte && !has_offset; }
   static int64_t bytes(int64_t groups, int64_t columns_of_group);
-  /// Of group g and its column.
+  /// From a column on, padding counted.
   static ByteFinish At(const ByteFinish& f, int64_t place);
 };
 
 /// Nothing where a call cannot take it: other dtypes, or a scale that is absent.
 std::optional<QuantisedFinish> ReadFinish(const ComputeRequest& q, int64_t columns);
+
+/// Channels in whole blocks of every kernel.
+int64_t PaddedChannels(int64_t channels);
 
 /// Signed bytes as unsigned ones, 128 more, and the reverse.
 void FlipBytes(const uint8_t* from, uint8_t* to, int64_t n);

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/threads.h"
 #include "backends/shared/conv_shape.h"
+#include "byte_channels.h"
 #include "byte_rows.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/packing_call.h"
@@ -20,8 +22,8 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kTeamBytes = 1 << 16;
-/// Behind a copied image: what quads and lanes read of nothing.
-constexpr int64_t kSlack = 64;
+/// Behind a copied image: what quads and blocks of channels read of nothing.
+constexpr int64_t kSlack = kChannelSlack;
 
 /// Three spatial axes, leading ones of extent 1.
 using Axes = std::array<int64_t, 3>;
@@ -68,6 +70,18 @@ void PaintCanvas(const Canvas& c, const uint8_t* x, Layout layout, uint8_t zero,
       continue;
     }
     const uint8_t change = flip ? 0x80 : 0;
+    if (c.channels == 3) {  // pixels: four bytes at a time, of which the next one mends the last
+      const uint8_t* from = x + image * 3 * positions + first;
+      for (int64_t w = 0; w + 1 < c.in[2]; ++w) {
+        const uint32_t four = uint32_t(from[w]) | uint32_t(from[positions + w]) << 8 |
+                              uint32_t(from[2 * positions + w]) << 16;
+        const uint32_t changed = four ^ (change * 0x10101u);
+        std::memcpy(line + w * 3, &changed, 4);
+      }
+      const int64_t w = c.in[2] - 1;
+      for (int64_t k = 0; k < 3; ++k) line[w * 3 + k] = from[k * positions + w] ^ change;
+      continue;
+    }
     for (int64_t k = 0; k < c.channels; ++k) {
       const uint8_t* from = x + (image * c.channels + k) * positions + first;
       for (int64_t w = 0; w < c.in[2]; ++w) line[w * c.channels + k] = from[w] ^ change;
@@ -118,7 +132,7 @@ class QuantisedConv final : public PackingCall {
     merged_ = c.groups == 1 && dilation_[2] == 1;
     const int64_t run = merged_ ? kernel_[2] * c.channels : each;
     stage_ = finish_.x_signed || canvas_.is_padded() || x_layout_ != Layout::kChannelsLast ||
-             (alone_ ? c.channels % kByteLanes != 0 : run % kQuad != 0);
+             (alone_ ? c.channels % kChannelSlack != 0 : run % kQuad != 0);
     MakeRuns();
     m_.columns = c.filters / c.groups;
     const int64_t taps = kernel_[0] * kernel_[1] * kernel_[2];
@@ -139,9 +153,14 @@ class QuantisedConv final : public PackingCall {
     }
     const bool constant = q.constants[kQW] != nullptr;
     if (alone_) {
-      // Weights less their zeros, and no sums of rows.
       finish_at_ = parts_.Add(QuantisedFinish::bytes(1, c.filters));
-      channels_at_ = parts_.Add(CheckedMul(taps + 2, CheckedRoundUp(c.filters, kByteLanes) * 2));
+      const TensorPtr zeros = HasInput(q, kQWZero) ? q.constants[kQWZero] : nullptr;
+      if (constant && (zeros || !HasInput(q, kQWZero))) {
+        const void* given[kQOffset + 1]{};
+        given[kQW] = q.constants[kQW]->data();
+        if (zeros) given[kQWZero] = zeros->data();
+        channels_ = std::make_unique<ByteChannels>(finish_, taps, given);
+      }
     } else {
       if (constant)
         packed_ = PackedBytesOf(q.constants[kQW], m_, c.groups, m_.columns * m_.column_step);
@@ -184,9 +203,10 @@ class QuantisedConv final : public PackingCall {
     return std::string(alone_ ? "quantised depthwise conv " : "quantised conv ") +
            BestByteKernel().name;
   }
-  bool reads(size_t i) const override { return i != kQW || !packed_; }
+  bool reads(size_t i) const override { return i != kQW || !(packed_ || channels_); }
   void AddPacked(std::map<const void*, int64_t>* bytes) const override {
     if (packed_) (*bytes)[packed_->memory.get()] = packed_->bytes;
+    if (channels_) (*bytes)[channels_.get()] = channels_->bytes();
   }
 
  private:
@@ -232,7 +252,7 @@ class QuantisedConv final : public PackingCall {
     }
     const int64_t terms = m_.num_runs * m_.run_length, each = c_.channels / c_.groups;
     const ByteFinish finish =
-        finish_.Make(inputs, c_.groups, sums, terms, false, memory + finish_at_);
+        finish_.Make(inputs, c_.groups, sums, terms, memory + finish_at_);
     for (int64_t g = 0; g < c_.groups; ++g) {
       ByteProduct p;
       p.x = Source(x + g * each);
@@ -253,45 +273,13 @@ class QuantisedConv final : public PackingCall {
 
   /// One filter a channel.
   void Alone(const void* const* inputs, const uint8_t* x, uint8_t* y, uint8_t* memory) const {
-    const int64_t taps = int64_t(runs_.size()), n = c_.filters,
-                  wide = CheckedRoundUp(n, kByteLanes);
-    auto* const weights = reinterpret_cast<int16_t*>(memory + channels_at_);
-    auto* const sums = reinterpret_cast<int32_t*>(weights + taps * wide);
-    const auto* from = static_cast<const uint8_t*>(inputs[kQW]);
-    const uint8_t flip = finish_.w_signed ? 0 : 0x80;
-    std::fill_n(weights, taps * wide, int16_t{0});
-    std::fill_n(sums, wide, 0);
-    for (int64_t c = 0; c < n; ++c) {
-      const int32_t zero = finish_.w_zero(inputs, c);
-      for (int64_t t = 0; t < taps; ++t) {
-        const int32_t w = int8_t(from[c * taps + t] ^ flip) - zero;
-        weights[t * wide + c] = int16_t(w);
-        sums[c] += w;
-      }
+    const ByteChannels* channels = channels_.get();
+    std::optional<ByteChannels> now;
+    if (!channels) {
+      now.emplace(finish_, int64_t(runs_.size()), inputs);
+      channels = &*now;
     }
-    const ByteFinish finish = finish_.Make(inputs, 1, sums, taps, true, memory + finish_at_);
-    const ByteSource source = Source(x);
-    const int64_t step = n * finish_.result_bytes(), chunk = 4 * kByteRows,
-                  chunks = (source.rows + chunk - 1) / chunk;
-    const ByteKernel& kernel = BestByteKernel();
-#pragma omp parallel for schedule(dynamic, 4) if (source.rows * n * taps > kTeamBytes)
-    for (int64_t i = 0; i < chunks; ++i) {
-      const uint8_t* rows[kByteRows];
-      ChannelTile t;
-      t.rows = rows;
-      t.taps = runs_.data();
-      t.num_taps = taps;
-      t.weights = weights;
-      t.channels = n;
-      t.y_step = step;
-      const int64_t end = std::min(source.rows, (i + 1) * chunk);
-      for (int64_t row = i * chunk; row < end; row += kByteRows) {
-        t.count = std::min(kByteRows, end - row);
-        source.Rows(row, t.count, rows);
-        t.y = y + row * step;
-        kernel.run_channels(t, finish);
-      }
-    }
+    channels->Run(inputs, Source(x), runs_, y, memory + finish_at_, threads_);
   }
 
   ConvShape c_;
@@ -305,9 +293,9 @@ class QuantisedConv final : public PackingCall {
   std::vector<int64_t> runs_;
   ByteMatrix m_;
   std::shared_ptr<const PackedBytes> packed_;  ///< null: packed in each run
+  std::unique_ptr<const ByteChannels> channels_;
   ScratchParts parts_;
-  int64_t finish_at_ = 0, canvas_at_ = 0, packed_at_ = 0, sums_at_ = 0, channels_at_ = 0,
-          result_at_ = 0;
+  int64_t finish_at_ = 0, canvas_at_ = 0, packed_at_ = 0, sums_at_ = 0, result_at_ = 0;
 };
 
 std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {

@@ -59,7 +59,7 @@ class QuantisedMatMul final : public PackingCall {
           panels = to;
           sums = to_sums;
         }
-        finish = finish_.Make(inputs, 1, sums, m_.run_length, false, memory + finish_at_);
+        finish = finish_.Make(inputs, 1, sums, m_.run_length, memory + finish_at_);
         right = b;
       }
       Multiply(static_cast<const uint8_t*>(inputs[kQX]) + a, panels, finish,
