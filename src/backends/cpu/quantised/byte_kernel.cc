@@ -65,8 +65,9 @@ __attribute__((target("avx2"))) inline LowBytes NarrowEight(__m256i v) {
 #define WEFT_NARROW(v) NarrowEight((__m256i)(v))
 #define WEFT_BLOCK 32
 #define WEFT_BYTES __m256i
-#define WEFT_UNPACK(half, bits) _mm256_unpack##half##_epi##bits
-#define WEFT_PACK(kind, bits) _mm256_pack##kind##_epi##bits
+#define WEFT_BYTEWISE(name) _mm256_##name
+#define WEFT_ALL(bits) _mm256_set1_epi##bits
+#define WEFT_ROUND(v) _mm256_cvtps_epi32((__m256)(v))
 #include "byte_loops.h"
 #undef WEFT_ISA_NAME
 #undef WEFT_ISA_TEXT
@@ -76,8 +77,9 @@ __attribute__((target("avx2"))) inline LowBytes NarrowEight(__m256i v) {
 #undef WEFT_TILE_VECTORS
 #undef WEFT_BLOCK
 #undef WEFT_BYTES
-#undef WEFT_UNPACK
-#undef WEFT_PACK
+#undef WEFT_BYTEWISE
+#undef WEFT_ALL
+#undef WEFT_ROUND
 #undef WEFT_DOT
 #undef WEFT_WIDEN
 #undef WEFT_NARROW
@@ -97,8 +99,12 @@ __attribute__((target("avx2"))) inline LowBytes NarrowEight(__m256i v) {
 #define WEFT_NARROW(v) (Bytes) _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)(v))
 #define WEFT_BLOCK 64
 #define WEFT_BYTES __m512i
-#define WEFT_UNPACK(half, bits) _mm512_unpack##half##_epi##bits
-#define WEFT_PACK(kind, bits) _mm512_pack##kind##_epi##bits
+#define WEFT_BYTEWISE(name) _mm512_##name
+#define WEFT_ALL(bits) _mm512_set1_epi##bits
+#define WEFT_ROUND(v) _mm512_maskz_cvtps_epi32(0xffff, (__m512)(v))
+#define WEFT_IN_ORDER(v)                                                                         \
+  _mm512_maskz_permutexvar_epi32(                                                                \
+      0xffff, _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v)
 #include "byte_loops.h"
 #undef WEFT_ISA_NAME
 #undef WEFT_ISA_TEXT

@@ -27,6 +27,7 @@ struct ByteFinish {
   const int32_t* zeros = nullptr;  ///< [columns], times the row's sum taken away; null: none
   float low = 0, high = 0;         ///< kByte: of the number before the zero is added
   int32_t zero = 0;                ///< kByte
+  bool is_signed = false;          ///< kByte: i8, else u8
 };
 
 /// Up to kByteRows rows by a panel.

@@ -2,8 +2,9 @@
 /// (byte_kernel.cc). No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its
 /// functions, WEFT_LANES the sums of a vector, WEFT_DOT(sum, x, w) adds to each the four products
 /// of unsigned bytes x and signed bytes w, WEFT_WIDEN(p) gives as many unsigned bytes at p as sums,
-/// WEFT_NARROW(v) the low bytes of sums; WEFT_BLOCK channels are a vector WEFT_BYTES, which
-/// WEFT_UNPACK and WEFT_PACK take apart and put together (not defined: there is none); WEFT_TILE_ROWS and WEFT_TILE_VECTORS is what a tile of
+/// WEFT_NARROW(v) the low bytes of sums; WEFT_BLOCK channels are a vector WEFT_BYTES, with the
+/// instructions WEFT_BYTEWISE, WEFT_ALL, WEFT_ROUND (not defined: there is none), and where a tile has
+/// four vectors WEFT_IN_ORDER puts packed bytes in the order of columns; WEFT_TILE_ROWS and WEFT_TILE_VECTORS is what a tile of
 /// sums in registers has.
 
 namespace WEFT_ISA_NAME {
@@ -36,13 +37,36 @@ WEFT_INLINE Ints RoundedInts(Floats y, const ByteFinish& f) {
   // Bounds are whole numbers, so they may come before the rounding, which this sum does: below
   // 2^22, to the even neighbour.
   const Floats low = Floats{} + f.low, high = Floats{} + f.high;
-  y = y > low ? y : low;  // NaN becomes the bound
-  y = y < high ? y : high;
+  y = y < high ? y : high;  // NaN becomes the bound
+  y = y > low ? y : low;
   y += 12582912.f;  // 1.5 * 2^23
   Ints bits;
   __builtin_memcpy(&bits, &y, sizeof(bits));
   return bits + (f.zero - 0x4b400000);
 }
+
+#ifdef WEFT_BLOCK
+/// The same of four vectors of sums, bias included, whose scales are at `scale`: as bytes, those of a
+/// lane of 16 from all four vectors.
+WEFT_INLINE WEFT_BYTES PackedBytes(const Ints (&sum)[4], const ByteFinish& f, const float* scale) {
+  const Floats high = Floats{} + f.high;
+  WEFT_BYTES whole[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    Floats by;
+    LoadAs(scale + j * kLanes, &by);
+    Floats y = __builtin_convertvector(sum[j], Floats) * by;
+    y = y < high ? y : high;
+    whole[j] = WEFT_ROUND(y);  // what is too low for i32 becomes the lowest number
+  }
+  const WEFT_BYTES zero = WEFT_ALL(16)(short(f.zero));
+  const WEFT_BYTES a = WEFT_BYTEWISE(adds_epi16)(WEFT_BYTEWISE(packs_epi32)(whole[0], whole[1]), zero),
+                   b = WEFT_BYTEWISE(adds_epi16)(WEFT_BYTEWISE(packs_epi32)(whole[2], whole[3]), zero);
+  const WEFT_BYTES low = WEFT_ALL(8)(char(int32_t(f.low) + f.zero));
+  return f.is_signed ? WEFT_BYTEWISE(max_epi8)(WEFT_BYTEWISE(packs_epi16)(a, b), low)
+                     : WEFT_BYTEWISE(max_epu8)(WEFT_BYTEWISE(packus_epi16)(a, b), low);
+}
+#endif
 
 /// Stores what becomes of the sums, bias included, of columns [first, first + kLanes), of which
 /// `columns` are there in all. kPlain: bytes, without offset and zeros.
@@ -129,6 +153,17 @@ WEFT_ISA void Tile(const ByteTile& t, const ByteFinish& f, int64_t row, int64_t 
     }
   }
   uint8_t* const y = t.y + row * t.y_step;
+#ifdef WEFT_IN_ORDER
+  if constexpr (N == 4)
+    if (IsPlain(f) && first + N * kLanes <= t.columns) {
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) {
+        const WEFT_BYTES all = WEFT_IN_ORDER(PackedBytes(sum[i], f, f.scale + first));
+        __builtin_memcpy(y + i * t.y_step + first, &all, sizeof(all));
+      }
+      return;
+    }
+#endif
   if (IsPlain(f))
     FinishTile<true>(sum, f, first, t.columns, nullptr, y, t.y_step);
   else
@@ -233,25 +268,17 @@ WEFT_ISA void QuadsOf(const ChannelTile& t, const ByteFinish& f, int64_t row, in
       LoadAs(x + t.taps[tap + 1], &b);
       LoadAs(x + t.taps[tap + 2], &c);
       LoadAs(x + t.taps[tap + 3], &d);
-      const WEFT_BYTES ab = WEFT_UNPACK(lo, 8)(a, b), AB = WEFT_UNPACK(hi, 8)(a, b),
-                       cd = WEFT_UNPACK(lo, 8)(c, d), CD = WEFT_UNPACK(hi, 8)(c, d);
-      WEFT_DOT(sum[i][0], WEFT_UNPACK(lo, 16)(ab, cd), w[0]);
-      WEFT_DOT(sum[i][1], WEFT_UNPACK(hi, 16)(ab, cd), w[1]);
-      WEFT_DOT(sum[i][2], WEFT_UNPACK(lo, 16)(AB, CD), w[2]);
-      WEFT_DOT(sum[i][3], WEFT_UNPACK(hi, 16)(AB, CD), w[3]);
+      const WEFT_BYTES ab = WEFT_BYTEWISE(unpacklo_epi8)(a, b), AB = WEFT_BYTEWISE(unpackhi_epi8)(a, b),
+                       cd = WEFT_BYTEWISE(unpacklo_epi8)(c, d), CD = WEFT_BYTEWISE(unpackhi_epi8)(c, d);
+      WEFT_DOT(sum[i][0], WEFT_BYTEWISE(unpacklo_epi16)(ab, cd), w[0]);
+      WEFT_DOT(sum[i][1], WEFT_BYTEWISE(unpackhi_epi16)(ab, cd), w[1]);
+      WEFT_DOT(sum[i][2], WEFT_BYTEWISE(unpacklo_epi16)(AB, CD), w[2]);
+      WEFT_DOT(sum[i][3], WEFT_BYTEWISE(unpackhi_epi16)(AB, CD), w[3]);
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i) {
-    WEFT_BYTES byte[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      Floats scale;
-      LoadAs(f.scale + first + j * kLanes, &scale);
-      byte[j] = (WEFT_BYTES)(RoundedInts(__builtin_convertvector(sum[i][j], Floats) * scale, f) & 255);
-    }
-    const WEFT_BYTES all =
-        WEFT_PACK(us, 16)(WEFT_PACK(s, 32)(byte[0], byte[1]), WEFT_PACK(s, 32)(byte[2], byte[3]));
+    const WEFT_BYTES all = PackedBytes(sum[i], f, f.scale + first);
     StoreSome(t.y + (row + i) * t.y_step + first, all, t.channels - first, WEFT_BLOCK);
   }
 }

@@ -68,7 +68,7 @@ void Put(const QuantisedFinish& f, const void* const* inputs, int64_t c, int64_t
 
 ByteFinish FinishOf(const QuantisedFinish& f, const Arrays& a, bool zeros) {
   return {f.as,  a.bias, f.has_scale ? a.scale : nullptr, f.has_offset ? a.offset : nullptr,
-          zeros ? a.zeros : nullptr, f.low, f.high, f.zero};
+          zeros ? a.zeros : nullptr, f.low, f.high, f.zero, f.y_signed};
 }
 
 }  // namespace
@@ -135,7 +135,8 @@ std::optional<QuantisedFinish> ReadFinish(const ComputeRequest& q, int64_t colum
   f.as = to == DType::kF32 ? ByteResult::kF32 : ByteResult::kByte;
   if (to == DType::kF32) return f;
   if (!is_byte(to)) return std::nullopt;
-  const int64_t least = to == DType::kI8 ? -128 : 0;
+  f.y_signed = to == DType::kI8;
+  const int64_t least = f.y_signed ? -128 : 0;
   f.zero = int32_t(IntAttr(q.node, "zero", 0));
   // max, then min, then what the dtype holds: as the operator says it.
   const auto bounded = [&](int64_t v) { return std::clamp(v, least, least + 255); };

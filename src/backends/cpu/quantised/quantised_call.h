@@ -17,6 +17,7 @@ struct QuantisedFinish {
   ByteResult as = ByteResult::kI32;
   int32_t zero = 0;
   float low = 0, high = 0;
+  bool y_signed = false;
   bool x_signed = false, w_signed = false;
   int64_t columns = 0;
   /// Which operands there are, and which are one for all columns.
