@@ -81,9 +81,26 @@ void CheckScaleExtents(InferShapeContext& ctx, const Shape& x, const Shape& scal
   }
 }
 
+/// Those that are known before the run.
+void CheckScaleValues(InferShapeContext& ctx) {
+  const TensorPtr scale = ctx.in_constant(1);
+  const float* floats =
+      scale && scale->dtype() == DType::kF32 ? scale->data_as<float>() : nullptr;
+  for (int64_t i = 0; scale && i < scale->num_elements(); ++i) {
+    const double v = floats ? double(floats[i]) : scale->at(i);
+    if (v > 0 && std::isfinite(v)) continue;
+    ThrowError(ErrorCode::kInvalidModel,
+               fmt::format("scale {} at index {} is not a finite number above zero", v, i),
+               ctx.node()->Describe(),
+               "quantise the model again: its quantiser saw nothing but zeros, or NaN or infinity, "
+               "where it took this scale from");
+  }
+}
+
 void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block) {
   const Shape &x = ctx.in(0), &scale = ctx.in(1);
   UnaryShape(ctx);
+  CheckScaleValues(ctx);
   if (!x.has_rank() || !scale.has_rank()) return;
   const bool single = scale.rank() <= 1 && scale.num_elements().is(1);
   const int axis = x.rank() == 0 ? 0 : single ? 0 : AxisOf(axis_attr, x.rank(), ctx.node());
@@ -238,6 +255,7 @@ void DequantizeType(InferTypeContext& ctx) {
   CheckInputType(ctx, 0, kDequantizable);
   CheckInputType(ctx, 1, kScales);
   CheckInputType(ctx, 2, kDequantizable);
+  CheckZeroType(ctx, 0, 2);
   const DType given = ParamOf<DequantizeParam>(ctx.node()).output_dtype.dtype;
   if (given != DType::kUnknown)
     ctx.set_out(0, given);
@@ -331,7 +349,8 @@ WEFT_REGISTER_OP(QuantizeLinear)
         "y = saturate(round(x / scale) + zero), ties to the even neighbour; for 8-bit floats y = "
         "cast(x / scale + zero).\nscale and zero: one, one an index of `axis`, or one a block of "
         "it. Gradient: none.\n"
-        "Errors: scale does not fit x (kShapeMismatch). Source: ONNX QuantizeLinear-25.")
+        "Errors: scale does not fit x (kShapeMismatch), a constant scale that is not finite and above "
+        "zero (kInvalidModel). Source: ONNX QuantizeLinear-25.")
     .input("x", TypeDoc(kQuantizable, "T1"))
     .input("y_scale", TypeDoc(kScales, "T2"))
     .optional_input("y_zero_point", TypeDoc(kQuantized, "T3"), "the shape of y_scale")
@@ -354,7 +373,8 @@ WEFT_REGISTER_OP(DequantizeLinear)
         "y = (x - zero) * scale. scale and zero: one, one an index of `axis`, or one a block of "
         "it.\n"
         "Gradient: none, quantized values are constants. Errors: scale does not fit x "
-        "(kShapeMismatch). Source: ONNX DequantizeLinear-25.")
+        "(kShapeMismatch), a zero of another dtype than x (kTypeMismatch), a constant scale that is "
+        "not finite and above zero (kInvalidModel). Source: ONNX DequantizeLinear-25.")
     .input("x", TypeDoc(kDequantizable, "T1"))
     .input("x_scale", TypeDoc(kScales, "T2"))
     .optional_input("x_zero_point", "T1", "the shape of x_scale")

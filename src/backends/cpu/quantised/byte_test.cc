@@ -145,7 +145,7 @@ void CheckChannels(const ByteKernel& kernel, uint32_t seed) {
   q.w_signed = random.In(0, 1) != 0;
   q.has_w_zero = random.In(0, 1) != 0;
   q.one_w_zero = true;
-  q.has_scale = q.has_bias = true;
+  q.has_scale = q.has_bias = q.gives_x_zero = q.gives_w_zero = true;
   q.has_offset = random.In(0, 3) == 0;
   Finisher finish(random, channels, q.has_offset);
   finish.f.zeros = nullptr;

@@ -23,13 +23,13 @@ int32_t ByteAt(const void* p, int64_t i, bool is_signed) {
 int64_t PaddedChannels(int64_t channels) { return CheckedRoundUp(channels, int64_t{64}); }
 
 int32_t QuantisedFinish::x_zero(const void* const* inputs) const {
-  const int32_t zero = inputs[kQXZero] ? ByteAt(inputs[kQXZero], 0, x_signed) : 0;
+  const int32_t zero = gives_x_zero ? ByteAt(inputs[kQXZero], 0, x_signed) : 0;
   return x_signed ? zero + 128 : zero;
 }
 
 int32_t QuantisedFinish::w_zero(const void* const* inputs, int64_t j) const {
   const int32_t zero =
-      inputs[kQWZero] ? ByteAt(inputs[kQWZero], one_w_zero ? 0 : j, w_signed) : 0;
+      gives_w_zero ? ByteAt(inputs[kQWZero], one_w_zero ? 0 : j, w_signed) : 0;
   return w_signed ? zero : zero - 128;
 }
 
@@ -117,6 +117,8 @@ std::optional<QuantisedFinish> ReadFinish(const ComputeRequest& q, int64_t colum
   f.has_scale = HasInput(q, kQScale);
   f.has_bias = HasInput(q, kQBias);
   f.has_offset = HasInput(q, kQOffset);
+  f.gives_x_zero = HasInput(q, kQXZero);
+  f.gives_w_zero = HasInput(q, kQWZero);
   f.one_scale = one(kQScale);
   f.one_bias = one(kQBias);
   f.one_offset = one(kQOffset);

@@ -22,6 +22,7 @@ struct QuantisedFinish {
   int64_t columns = 0;
   /// Which operands there are, and which are one for all columns.
   bool has_scale = false, has_bias = false, has_offset = false;
+  bool gives_x_zero = false, gives_w_zero = false;
   bool one_scale = false, one_bias = false, one_offset = false, one_w_zero = false;
   /// Some weight's zero may not be that of the packed bytes.
   bool has_w_zero = false;

@@ -501,7 +501,9 @@ void CheckNetwork(uint32_t seed) {
   CAPTURE(seed);
   CAPTURE(text);
   const Graph g = ParseGraph(text);
-  const auto program = Compile(g, {"cpu"});
+  CompileOptions how;
+  how.backend = "cpu";
+  const auto program = Compile(g, how);
   const std::vector<TensorPtr> y = Session(program).Run(net.fed());
   REQUIRE(y.size() == net.results().size());
   for (size_t k = 0; k < y.size(); ++k) {
