@@ -25,7 +25,7 @@ void ConvIntegerShape(InferShapeContext& ctx) {
 Exprs ConvIntegerCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const Expr filter = at(0)[1];
   return {IntegerConvolution(n, in[0], in[1], PerFilter(in, 2, filter, DType::kI32),
-                     PerFilter(in, 3, filter, DType::kI32), at(0))};
+                             PerFilter(in, 3, filter, DType::kI32), at(0))};
 }
 
 // ---- QLinearConv ----

@@ -36,8 +36,8 @@ Expr PerFilter(const std::vector<TensorArg>& in, size_t i, const Expr& filter, D
   return Expr::Cast(t, in[i](at));
 }
 
-Expr IntegerConvolution(const NodePtr& n, const TensorArg& x, const TensorArg& w, const Expr& x_zero,
-                const Expr& w_zero, const Indices& at) {
+Expr IntegerConvolution(const NodePtr& n, const TensorArg& x, const TensorArg& w,
+                        const Expr& x_zero, const Expr& w_zero, const Indices& at) {
   const auto centred = [](const TensorArg& t, const Indices& i, const Expr& zero) {
     const Expr v = Expr::Cast(DType::kI32, t(i));
     return zero ? v - zero : v;

@@ -84,8 +84,7 @@ void CheckScaleExtents(InferShapeContext& ctx, const Shape& x, const Shape& scal
 /// Those that are known before the run.
 void CheckScaleValues(InferShapeContext& ctx) {
   const TensorPtr scale = ctx.in_constant(1);
-  const float* floats =
-      scale && scale->dtype() == DType::kF32 ? scale->data_as<float>() : nullptr;
+  const float* floats = scale && scale->dtype() == DType::kF32 ? scale->data_as<float>() : nullptr;
   for (int64_t i = 0; scale && i < scale->num_elements(); ++i) {
     const double v = floats ? double(floats[i]) : scale->at(i);
     if (v > 0 && std::isfinite(v)) continue;
@@ -349,7 +348,8 @@ WEFT_REGISTER_OP(QuantizeLinear)
         "y = saturate(round(x / scale) + zero), ties to the even neighbour; for 8-bit floats y = "
         "cast(x / scale + zero).\nscale and zero: one, one an index of `axis`, or one a block of "
         "it. Gradient: none.\n"
-        "Errors: scale does not fit x (kShapeMismatch), a constant scale that is not finite and above "
+        "Errors: scale does not fit x (kShapeMismatch), a constant scale that is not finite and "
+        "above "
         "zero (kInvalidModel). Source: ONNX QuantizeLinear-25.")
     .input("x", TypeDoc(kQuantizable, "T1"))
     .input("y_scale", TypeDoc(kScales, "T2"))
@@ -373,7 +373,8 @@ WEFT_REGISTER_OP(DequantizeLinear)
         "y = (x - zero) * scale. scale and zero: one, one an index of `axis`, or one a block of "
         "it.\n"
         "Gradient: none, quantized values are constants. Errors: scale does not fit x "
-        "(kShapeMismatch), a zero of another dtype than x (kTypeMismatch), a constant scale that is "
+        "(kShapeMismatch), a zero of another dtype than x (kTypeMismatch), a constant scale that "
+        "is "
         "not finite and above zero (kInvalidModel). Source: ONNX DequantizeLinear-25.")
     .input("x", TypeDoc(kDequantizable, "T1"))
     .input("x_scale", TypeDoc(kScales, "T2"))

@@ -27,10 +27,10 @@ enum Operand : int { kX, kW, kScale, kXZero, kWZero, kBias, kOffset };
 constexpr DTypeSet kResults = kByte | DTypeSet{DType::kI32, DType::kF32};
 constexpr DTypeSet kF32Only{DType::kF32}, kI32Only{DType::kI32};
 
-#define WEFT_FINISH_FIELDS()                                                                   \
-  WEFT_FIELD(to).set_default({DType::kI32}).describe("dtype of the result");                   \
-  WEFT_FIELD(zero).set_default(0).set_range(-128, 255).describe("zero point of a u8 or i8");   \
-  WEFT_FIELD(low).set_default(-128).set_range(-128, 255).describe("least u8 or i8 result");    \
+#define WEFT_FINISH_FIELDS()                                                                 \
+  WEFT_FIELD(to).set_default({DType::kI32}).describe("dtype of the result");                 \
+  WEFT_FIELD(zero).set_default(0).set_range(-128, 255).describe("zero point of a u8 or i8"); \
+  WEFT_FIELD(low).set_default(-128).set_range(-128, 255).describe("least u8 or i8 result");  \
   WEFT_FIELD(high).set_default(255).set_range(-128, 255).describe("greatest u8 or i8 result")
 
 struct QuantizedMatMulParam : OpParam<QuantizedMatMulParam> {

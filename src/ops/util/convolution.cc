@@ -15,7 +15,8 @@ Shape ConvolutionShape(InferShapeContext& ctx, int w, int bias) {
   const NodePtr& n = ctx.node();
   const auto [rank, xs, ws, kernel] = ConvOperandsOf(ctx, n->attr<Ints>("kernel_shape"), w);
   if (rank == 0) return {};
-  UnifyDims(ctx, xs[1], ws[1] * n->attr<int64_t>("group"), "the channels of x and group times those of W");
+  UnifyDims(ctx, xs[1], ws[1] * n->attr<int64_t>("group"),
+            "the channels of x and group times those of W");
   DemandMultiple(ctx, ws[0], n->attr<int64_t>("group"), "filters by groups");
   if (bias >= 0 && HasInput(ctx, bias) && CheckRank(ctx, bias, 1, "B"))
     UnifyDims(ctx, ctx.in(bias)[0], ws[0], "the bias and the filters");

@@ -9,16 +9,16 @@
 namespace weft::ops {
 
 /// What parameters of convolutions declare.
-#define WEFT_CONV_FIELDS() \
-    WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID"); \
-    WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1"); \
-    WEFT_FIELD(group) \
-        .set_default(1) \
-        .set_range(1, INT32_MAX) \
-        .describe("channels and filters split into this many groups"); \
-    WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given"); \
-    WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0"); \
-    WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1")
+#define WEFT_CONV_FIELDS()                                                                         \
+  WEFT_FIELD(auto_pad).set_default("NOTSET").describe("NOTSET, SAME_UPPER, SAME_LOWER or VALID");  \
+  WEFT_FIELD(dilations).set_default({}).describe("positive, one a spatial axis; default 1");       \
+  WEFT_FIELD(group)                                                                                \
+      .set_default(1)                                                                              \
+      .set_range(1, INT32_MAX)                                                                     \
+      .describe("channels and filters split into this many groups");                               \
+  WEFT_FIELD(kernel_shape).set_default({}).describe("must equal the dimensions of W where given"); \
+  WEFT_FIELD(pads).set_default({}).describe("all begins, then all ends; default 0");               \
+  WEFT_FIELD(strides).set_default({}).describe("positive, one a spatial axis; default 1")
 
 struct ConvParam : OpParam<ConvParam> {
   std::string auto_pad;

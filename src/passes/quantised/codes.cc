@@ -74,9 +74,7 @@ std::optional<Rounded> RoundedBy(const TypedEdit& edit, const NodePtr& n) {
   return by ? std::optional(Rounded{x, *by}) : std::nullopt;
 }
 
-Bounds BoundsOf(DType dtype) {
-  return dtype == DType::kI8 ? Bounds{-128, 127} : Bounds{0, 255};
-}
+Bounds BoundsOf(DType dtype) { return dtype == DType::kI8 ? Bounds{-128, 127} : Bounds{0, 255}; }
 
 int64_t Quantise(float x, const Scaling& by) {
   const Bounds b = BoundsOf(by.dtype);

@@ -14,8 +14,8 @@ namespace weft::quantised {
 /// finite. One number, or one for each index of `axis`.
 struct Scaling {
   std::vector<float> scale;
-  std::vector<int64_t> zero;  ///< as many as scales, or one
-  int64_t axis = 0;           ///< of several; counted from the front
+  std::vector<int64_t> zero;      ///< as many as scales, or one
+  int64_t axis = 0;               ///< of several; counted from the front
   DType dtype = DType::kUnknown;  ///< kU8, kI8; kI32 of a bias
   NodeEntry zero_entry;           ///< null: zero
 

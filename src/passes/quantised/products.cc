@@ -325,8 +325,7 @@ bool Maker::QLinear(const NodePtr& n) {
   c.w_zero = w->zero_entry;
   if (conv) c.bias = InputOf(n, 8);
   const Bounds b = BoundsOf(to);
-  const NodePtr call =
-      Emit(c, {{"zero", y->zero[0]}, {"low", b.low}, {"high", b.high}}, n, to);
+  const NodePtr call = Emit(c, {{"zero", y->zero[0]}, {"low", b.low}, {"high", b.high}}, n, to);
   g_.MergeOrigin(call, n);
   edit_.Replace(n, {NodeEntry(call)});
   ctx_.Count(conv ? "convolutions" : "products");
@@ -371,8 +370,7 @@ bool Maker::Integer(const NodePtr& n) {
   DType to = DType::kI32;
   const auto next = [&](const char* op) -> NodePtr {
     const NodePtr r = OnlyReader(g_, chain.back());
-    if (!r || !IsOp(r, op) ||
-        !edit_.shape(NodeEntry(r)).same(edit_.shape(NodeEntry(chain.back()))))
+    if (!r || !IsOp(r, op) || !edit_.shape(NodeEntry(r)).same(edit_.shape(NodeEntry(chain.back()))))
       return {};
     return r;
   };

@@ -35,37 +35,103 @@ ByteChannels::ByteChannels(const QuantisedFinish& finish, int64_t taps, const vo
   }
 }
 
-void ByteChannels::Run(const void* const* inputs, const ByteSource& x,
-                       const std::vector<int64_t>& taps, uint8_t* y, void* memory,
-                       int threads) const {
-  constexpr int64_t kTeamTerms = 1 << 18, kChunk = 4 * kByteRows;
+namespace {
+
+/// Where the taps of positions lie; in the padding it is a row of zeros.
+class TapFinder {
+ public:
+  TapFinder(const ChannelWindow& w, const uint8_t* outside, int64_t num_taps)
+      : w_(w),
+        outside_(outside),
+        num_taps_(num_taps),
+        line_(w.in[2] * w.channels),
+        plane_(w.in[1] * line_) {
+    for (int64_t d = 0; d < w.kernel[0]; ++d)
+      for (int64_t h = 0; h < w.kernel[1]; ++h)
+        for (int64_t l = 0; l < w.kernel[2]; ++l)
+          behind_.push_back(d * w.dilation[0] * plane_ + h * w.dilation[1] * line_ +
+                            l * w.dilation[2] * w.channels);
+    behind_.resize(size_t(num_taps), 0);  // what fills quads has no weight
+  }
+  void Find(int64_t position, const uint8_t** taps) const {
+    std::array<int64_t, 3> from{};
+    bool inside = true;
+    int64_t left = position;
+    for (size_t k = 3; k-- > 0; left /= w_.out[k]) {
+      from[k] = left % w_.out[k] * w_.stride[k] - w_.begin[k];
+      inside = inside && from[k] >= 0 && from[k] + (w_.kernel[k] - 1) * w_.dilation[k] < w_.in[k];
+    }
+    const uint8_t* const image = w_.x + left * w_.in[0] * plane_;
+    if (inside) {
+      const uint8_t* const at = image + from[0] * plane_ + from[1] * line_ + from[2] * w_.channels;
+      for (int64_t t = 0; t < num_taps_; ++t) taps[t] = at + behind_[size_t(t)];
+      return;
+    }
+    const uint8_t** const end = taps + num_taps_;
+    for (int64_t d = 0; d < w_.kernel[0]; ++d)
+      for (int64_t h = 0; h < w_.kernel[1]; ++h)
+        for (int64_t l = 0; l < w_.kernel[2]; ++l) {
+          const int64_t z = from[0] + d * w_.dilation[0], y = from[1] + h * w_.dilation[1],
+                        x = from[2] + l * w_.dilation[2];
+          const bool there =
+              z >= 0 && z < w_.in[0] && y >= 0 && y < w_.in[1] && x >= 0 && x < w_.in[2];
+          *taps++ = there ? image + z * plane_ + y * line_ + x * w_.channels : outside_;
+        }
+    while (taps != end) *taps++ = outside_;
+  }
+
+ private:
+  const ChannelWindow& w_;
+  const uint8_t* const outside_;
+  const int64_t num_taps_, line_, plane_;
+  std::vector<int64_t> behind_;
+};
+
+}  // namespace
+
+int64_t ByteChannels::bytes_of_run(int64_t channels) {
+  return CheckedAdd(QuantisedFinish::bytes(1, channels), PaddedChannels(channels));
+}
+
+void ByteChannels::Run(const void* const* inputs, const ChannelWindow& window, uint8_t* y,
+                       void* memory, int threads) const {
+  constexpr int64_t kTeamTerms = 1 << 18;
+  const int64_t n = finish_.columns, rows = window.positions(), taps = window.taps(),
+                num_taps = by_quads_ ? CheckedRoundUp(taps, kQuad) : taps;
   const ByteFinish finish =
       finish_.MakeAlone(inputs, sums_.data(), by_quads_ ? &kernel_ : nullptr, memory);
-  std::vector<int64_t> at = taps;
-  while (by_quads_ && at.size() % size_t(kQuad) != 0) at.push_back(at[0]);  // their weight is 0
-  const int64_t n = finish_.columns, step = n * finish_.result_bytes(),
-                chunks = (x.rows + kChunk - 1) / kChunk;
-  const bool team = threads > 1 && x.rows * n * int64_t(at.size()) > kTeamTerms;
-#pragma omp parallel for schedule(dynamic, 2) num_threads(threads) if (team)
-  for (int64_t i = 0; i < chunks; ++i) {
-    const uint8_t* rows[kByteRows];
+  const uint8_t flip = finish_.x_signed ? 0x80 : 0;
+  auto* const outside = static_cast<uint8_t*>(memory) + QuantisedFinish::bytes(1, n);
+  std::fill_n(outside, n, uint8_t(finish_.x_zero(inputs)) ^ flip);
+  const TapFinder finder(window, outside, num_taps);
+  const int64_t step = n * finish_.result_bytes();
+  // Pieces of about as many terms.
+  const int64_t chunk = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, n * taps)) * kByteRows,
+                chunks = (rows + chunk - 1) / chunk;
+  const bool team = threads > 1 && rows * n * taps > kTeamTerms;
+#pragma omp parallel num_threads(threads) if (team)
+  {
+    std::vector<const uint8_t*> at(size_t(kByteRows * num_taps));
     ChannelTile t;
-    t.rows = rows;
     t.taps = at.data();
-    t.num_taps = int64_t(at.size());
+    t.num_taps = num_taps;
+    t.flip = flip;
     t.weights = weights_.data();
     t.quads = quads_.data();
     t.channels = n;
     t.y_step = step;
-    const int64_t end = std::min(x.rows, (i + 1) * kChunk);
-    for (int64_t row = i * kChunk; row < end; row += kByteRows) {
-      t.count = std::min(kByteRows, end - row);
-      x.Rows(row, t.count, rows);
-      t.y = y + row * step;
-      if (by_quads_)
-        kernel_.run_quads(t, finish);
-      else
-        kernel_.run_channels(t, finish);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < chunks; ++i) {
+      const int64_t end = std::min(rows, (i + 1) * chunk);
+      for (int64_t row = i * chunk; row < end; row += kByteRows) {
+        t.count = std::min(kByteRows, end - row);
+        for (int64_t k = 0; k < t.count; ++k) finder.Find(row + k, at.data() + k * num_taps);
+        t.y = y + row * step;
+        if (by_quads_)
+          kernel_.run_quads(t, finish);
+        else
+          kernel_.run_channels(t, finish);
+      }
     }
   }
 }

@@ -1,24 +1,35 @@
 /// byte_channels.h: convolutions of bytes whose channels have one filter each.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
-#include "byte_rows.h"
+#include "byte_kernel.h"
+#include "quantised_call.h"
 
 namespace weft::cpu {
 
-/// Bytes behind an image, or channels that a pixel is a multiple of, for blocks that read on.
-constexpr int64_t kChannelSlack = 64;
+/// A window that moves over images whose channels lie innermost, over three spatial axes.
+struct ChannelWindow {
+  using Axes = std::array<int64_t, 3>;
+  const uint8_t* x = nullptr;
+  int64_t images = 0, channels = 0;
+  Axes in{}, out{}, kernel{}, stride{}, dilation{}, begin{};
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t positions() const { return images * out[0] * out[1] * out[2]; }
+};
 
 class ByteChannels {
  public:
   /// Packs the weights [channels, taps] of the operands.
   ByteChannels(const QuantisedFinish& finish, int64_t taps, const void* const* inputs,
                const ByteKernel& kernel = BestByteKernel());
-  /// `memory`: QuantisedFinish::bytes(1, channels).
-  void Run(const void* const* inputs, const ByteSource& x, const std::vector<int64_t>& taps,
-           uint8_t* y, void* memory, int threads) const;
+  /// `memory`: bytes_of_run.
+  void Run(const void* const* inputs, const ChannelWindow& window, uint8_t* y, void* memory,
+           int threads) const;
+  static int64_t bytes_of_run(int64_t channels);
   int64_t bytes() const { return int64_t(weights_.size()) * 2 + int64_t(quads_.size()); }
 
  private:

@@ -45,14 +45,14 @@ struct ByteTile {
 
 /// Up to kByteRows positions of channels that each have one filter.
 struct ChannelTile {
-  const uint8_t* const* rows = nullptr;
-  int64_t count = 0;
-  const int64_t* taps = nullptr;  ///< where they lie behind the beginning
-  int64_t num_taps = 0;           ///< a multiple of kQuad for `quads`
+  /// [count, num_taps]: where the bytes of each tap lie. Nothing behind the channels is read.
+  const uint8_t* const* taps = nullptr;
+  int64_t count = 0, num_taps = 0;   ///< taps: a multiple of kQuad for `quads`
+  uint8_t flip = 0;                  ///< what bytes of x are changed by
   const int16_t* weights = nullptr;  ///< [taps, padded channels], less their zeros
   /// Bytes whose zero is 0, [taps / kQuad, blocks of channels, kQuad], in the order of the blocks.
   const int8_t* quads = nullptr;
-  int64_t channels = 0;  ///< what lies behind them is read up to whole blocks, or kByteLanes
+  int64_t channels = 0;
   uint8_t* y = nullptr;
   int64_t y_step = 0;
 };

@@ -60,8 +60,10 @@ WEFT_INLINE WEFT_BYTES PackedBytes(const Ints (&sum)[4], const ByteFinish& f, co
     whole[j] = WEFT_ROUND(y);  // what is too low for i32 becomes the lowest number
   }
   const WEFT_BYTES zero = WEFT_ALL(16)(short(f.zero));
-  const WEFT_BYTES a = WEFT_BYTEWISE(adds_epi16)(WEFT_BYTEWISE(packs_epi32)(whole[0], whole[1]), zero),
-                   b = WEFT_BYTEWISE(adds_epi16)(WEFT_BYTEWISE(packs_epi32)(whole[2], whole[3]), zero);
+  const WEFT_BYTES a = WEFT_BYTEWISE(adds_epi16)(WEFT_BYTEWISE(packs_epi32)(whole[0], whole[1]),
+                                                 zero),
+                   b = WEFT_BYTEWISE(adds_epi16)(WEFT_BYTEWISE(packs_epi32)(whole[2], whole[3]),
+                                                 zero);
   const WEFT_BYTES low = WEFT_ALL(8)(char(int32_t(f.low) + f.zero));
   return f.is_signed ? WEFT_BYTEWISE(max_epi8)(WEFT_BYTEWISE(packs_epi16)(a, b), low)
                      : WEFT_BYTEWISE(max_epu8)(WEFT_BYTEWISE(packus_epi16)(a, b), low);
@@ -71,14 +73,13 @@ WEFT_INLINE WEFT_BYTES PackedBytes(const Ints (&sum)[4], const ByteFinish& f, co
 /// Stores what becomes of the sums, bias included, of columns [first, first + kLanes), of which
 /// `columns` are there in all. kPlain: bytes, without offset and zeros.
 template <bool kPlain>
-WEFT_INLINE void Finish(Ints sum, const ByteFinish& f, int64_t first, int64_t columns,
-                        int32_t row_sum, uint8_t* row) {
+WEFT_INLINE void FinishVector(Ints sum, const ByteFinish& f, int64_t first, int64_t columns,
+                              int32_t row_sum, uint8_t* row) {
   const int64_t n = columns - first;
   Floats scale;
   if (kPlain) {
     LoadAs(f.scale + first, &scale);
-    const Bytes bytes =
-        WEFT_NARROW(RoundedInts(__builtin_convertvector(sum, Floats) * scale, f));
+    const Bytes bytes = WEFT_NARROW(RoundedInts(__builtin_convertvector(sum, Floats) * scale, f));
     return StoreSome(row + first, bytes, n);
   }
   if (f.zeros) {
@@ -112,8 +113,8 @@ WEFT_INLINE void FinishTile(Ints (&sum)[R][N], const ByteFinish& f, int64_t firs
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j)
       if (first + j * kLanes < columns)
-        Finish<kPlain>(sum[i][j], f, first + j * kLanes, columns, row_sums ? row_sums[i] : 0,
-                       y + i * y_step);
+        FinishVector<kPlain>(sum[i][j], f, first + j * kLanes, columns, row_sums ? row_sums[i] : 0,
+                             y + i * y_step);
 }
 
 /// Sums begin with the bias.
@@ -179,28 +180,39 @@ WEFT_ISA void Rows(const ByteTile& t, const ByteFinish& f, int64_t row) {
     if (vectors >= kN)
       Tile<R, kN>(t, f, row, c);
     else if (vectors == 3)
-      Tile<R, kN < 3 ? kN : 3>(t, f, row, c);
+      Tile < R, kN<3 ? kN : 3>(t, f, row, c);
     else if (vectors == 2)
-      Tile<R, kN < 2 ? kN : 2>(t, f, row, c);
+      Tile < R, kN<2 ? kN : 2>(t, f, row, c);
     else
       Tile<R, 1>(t, f, row, c);
   }
 }
 
-WEFT_ISA void Run(const ByteTile& t, const ByteFinish& f) {
+WEFT_ISA void RunTile(const ByteTile& t, const ByteFinish& f) {
   for (int64_t row = 0; row < t.count;) {
     const int64_t left = t.count - row, n = left < WEFT_TILE_ROWS ? left : WEFT_TILE_ROWS;
     switch (n) {
 #if WEFT_TILE_ROWS > 4
-      case 6: Rows<6>(t, f, row); break;
-      case 5: Rows<5>(t, f, row); break;
+      case 6:
+        Rows<6>(t, f, row);
+        break;
+      case 5:
+        Rows<5>(t, f, row);
+        break;
 #endif
 #if WEFT_TILE_ROWS > 2
-      case 4: Rows<4>(t, f, row); break;
-      case 3: Rows<3>(t, f, row); break;
+      case 4:
+        Rows<4>(t, f, row);
+        break;
+      case 3:
+        Rows<3>(t, f, row);
+        break;
 #endif
-      case 2: Rows<2>(t, f, row); break;
-      default: Rows<1>(t, f, row);
+      case 2:
+        Rows<2>(t, f, row);
+        break;
+      default:
+        Rows<1>(t, f, row);
     }
     row += n;
   }
@@ -224,8 +236,13 @@ WEFT_ISA void ChannelsOf(const ChannelTile& t, const ByteFinish& f, int64_t row,
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) {
-        const uint8_t* x = t.rows[row + i] + t.taps[tap] + first + j * kLanes;
-        sum[i][j] += WEFT_WIDEN(x) * w[j];
+        const uint8_t* x = t.taps[(row + i) * t.num_taps + tap] + first + j * kLanes;
+        uint8_t some[kLanes] = {};
+        if (const int64_t n = t.channels - first - j * kLanes; n < kLanes) {
+          __builtin_memcpy(some, x, size_t(n));
+          x = some;
+        }
+        sum[i][j] += (WEFT_WIDEN(x) ^ (Ints{} + t.flip)) * w[j];
       }
   }
   uint8_t* const y = t.y + row * t.y_step;
@@ -249,10 +266,12 @@ WEFT_ISA void RunChannels(const ChannelTile& t, const ByteFinish& f) {
 }
 
 #ifdef WEFT_BLOCK
-/// R positions, a block of channels from `first` on.
-template <int R>
+/// R positions, a block of channels from `first` on; not kWhole: the last one, of fewer.
+template <int R, bool kWhole>
 WEFT_ISA void QuadsOf(const ChannelTile& t, const ByteFinish& f, int64_t row, int64_t first) {
-  const int64_t wide = (t.channels + WEFT_BLOCK - 1) / WEFT_BLOCK * WEFT_BLOCK * kQuad;
+  const int64_t wide = (t.channels + WEFT_BLOCK - 1) / WEFT_BLOCK * WEFT_BLOCK * kQuad,
+                n = t.channels - first;
+  const WEFT_BYTES flip = WEFT_ALL(8)(char(t.flip));
   Ints sum[R][4];
   Begin(sum, f, first);
   const int8_t* weights = t.quads + first * kQuad;
@@ -262,14 +281,20 @@ WEFT_ISA void QuadsOf(const ChannelTile& t, const ByteFinish& f, int64_t row, in
     for (int j = 0; j < 4; ++j) LoadAs(weights + j * kLanes * kQuad, &w[j]);
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
-      const uint8_t* x = t.rows[row + i] + first;
-      WEFT_BYTES a, b, c, d;
-      LoadAs(x + t.taps[tap], &a);
-      LoadAs(x + t.taps[tap + 1], &b);
-      LoadAs(x + t.taps[tap + 2], &c);
-      LoadAs(x + t.taps[tap + 3], &d);
-      const WEFT_BYTES ab = WEFT_BYTEWISE(unpacklo_epi8)(a, b), AB = WEFT_BYTEWISE(unpackhi_epi8)(a, b),
-                       cd = WEFT_BYTEWISE(unpacklo_epi8)(c, d), CD = WEFT_BYTEWISE(unpackhi_epi8)(c, d);
+      const uint8_t* const* x = t.taps + (row + i) * t.num_taps + tap;
+      WEFT_BYTES v[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        if (kWhole)
+          LoadAs(x[j] + first, &v[j]);
+        else
+          v[j] = WEFT_LOAD_SOME(x[j] + first, n);
+        v[j] ^= flip;
+      }
+      const WEFT_BYTES ab = WEFT_BYTEWISE(unpacklo_epi8)(v[0], v[1]),
+                       AB = WEFT_BYTEWISE(unpackhi_epi8)(v[0], v[1]),
+                       cd = WEFT_BYTEWISE(unpacklo_epi8)(v[2], v[3]),
+                       CD = WEFT_BYTEWISE(unpackhi_epi8)(v[2], v[3]);
       WEFT_DOT(sum[i][0], WEFT_BYTEWISE(unpacklo_epi16)(ab, cd), w[0]);
       WEFT_DOT(sum[i][1], WEFT_BYTEWISE(unpackhi_epi16)(ab, cd), w[1]);
       WEFT_DOT(sum[i][2], WEFT_BYTEWISE(unpacklo_epi16)(AB, CD), w[2]);
@@ -279,21 +304,25 @@ WEFT_ISA void QuadsOf(const ChannelTile& t, const ByteFinish& f, int64_t row, in
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i) {
     const WEFT_BYTES all = PackedBytes(sum[i], f, f.scale + first);
-    StoreSome(t.y + (row + i) * t.y_step + first, all, t.channels - first, WEFT_BLOCK);
+    StoreSome(t.y + (row + i) * t.y_step + first, all, kWhole ? WEFT_BLOCK : n, WEFT_BLOCK);
   }
 }
 
+template <bool kWhole>
+WEFT_ISA void QuadRows(const ChannelTile& t, const ByteFinish& f, int64_t first) {
+  int64_t row = 0;
+  for (; row + 2 <= t.count; row += 2) QuadsOf<2, kWhole>(t, f, row, first);
+  for (; row < t.count; ++row) QuadsOf<1, kWhole>(t, f, row, first);
+}
 WEFT_ISA void RunQuads(const ChannelTile& t, const ByteFinish& f) {
-  for (int64_t c = 0; c < t.channels; c += WEFT_BLOCK) {
-    int64_t row = 0;
-    for (; row + 2 <= t.count; row += 2) QuadsOf<2>(t, f, row, c);
-    for (; row < t.count; ++row) QuadsOf<1>(t, f, row, c);
-  }
+  int64_t c = 0;
+  for (; c + WEFT_BLOCK <= t.channels; c += WEFT_BLOCK) QuadRows<true>(t, f, c);
+  if (c < t.channels) QuadRows<false>(t, f, c);
 }
 
-constexpr ByteKernel kKernel{WEFT_ISA_TEXT, Run, RunChannels, RunQuads, WEFT_BLOCK};
+constexpr ByteKernel kKernel{WEFT_ISA_TEXT, RunTile, RunChannels, RunQuads, WEFT_BLOCK};
 #else
-constexpr ByteKernel kKernel{WEFT_ISA_TEXT, Run, RunChannels, nullptr, 0};
+constexpr ByteKernel kKernel{WEFT_ISA_TEXT, RunTile, RunChannels, nullptr, 0};
 #endif
 
 #undef WEFT_INLINE

@@ -141,7 +141,7 @@ void CheckChannels(const ByteKernel& kernel, uint32_t seed) {
   const int64_t channels = random.In(1, 150), taps = random.In(1, 12), rows = random.In(1, 30);
   QuantisedFinish q;
   q.columns = channels;
-  q.x_signed = false;
+  q.x_signed = random.In(0, 1) != 0;
   q.w_signed = random.In(0, 1) != 0;
   q.has_w_zero = random.In(0, 1) != 0;
   q.one_w_zero = true;
@@ -155,7 +155,8 @@ void CheckChannels(const ByteKernel& kernel, uint32_t seed) {
   q.high = finish.f.high;
   q.zero = finish.f.zero;
   q.y_signed = finish.f.is_signed;
-  const auto x = random.Bytes<uint8_t>(size_t((rows + taps) * channels + kChannelSlack));
+  const int64_t pad = random.In(0, 1) * random.In(0, taps - 1), lines = rows + taps - 1 - pad;
+  const auto x = random.Bytes<uint8_t>(size_t(std::max<int64_t>(lines, 1) * channels));
   const auto w = random.Bytes<uint8_t>(size_t(channels * taps));
   const auto x_zero = uint8_t(random.In(0, 255));
   const auto w_zero = uint8_t(q.has_w_zero ? random.In(0, 255) : q.w_signed ? 0 : 128);
@@ -168,21 +169,19 @@ void CheckChannels(const ByteKernel& kernel, uint32_t seed) {
   inputs[kQOffset] = finish.offset.data();
   const int64_t each = q.result_bytes();
   std::vector<uint8_t> y(size_t(rows * channels * each), 77), want = y;
-  std::vector<uint8_t> memory(size_t(QuantisedFinish::bytes(1, channels)));
-  std::vector<int64_t> at;
-  for (int64_t t = 0; t < taps; ++t) at.push_back(t * channels);
-  ByteSource source;
-  source.base = x.data();
-  source.rows = source.columns = rows;
-  source.column_step = channels;
-  ByteChannels(q, taps, inputs, kernel).Run(inputs, source, at, y.data(), memory.data(), 2);
+  std::vector<uint8_t> memory(size_t(ByteChannels::bytes_of_run(channels)));
+  const ChannelWindow window{x.data(),     1,         channels,  {1, 1, lines}, {1, 1, rows},
+                             {1, 1, taps}, {1, 1, 1}, {1, 1, 1}, {0, 0, pad}};
+  ByteChannels(q, taps, inputs, kernel).Run(inputs, window, y.data(), memory.data(), 2);
   const int64_t zero = q.w_signed ? int8_t(w_zero) : w_zero;
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t c = 0; c < channels; ++c) {
       int64_t sum = 0;
       for (int64_t t = 0; t < taps; ++t) {
         const uint8_t b = w[size_t(c * taps + t)];
-        sum += (x[size_t((i + t) * channels + c)] - x_zero) *
+        if (i + t < pad || i + t - pad >= lines) continue;
+        const uint8_t a = x[size_t((i + t - pad) * channels + c)];
+        sum += (q.x_signed ? int8_t(a) - int8_t(x_zero) : a - x_zero) *
                ((q.w_signed ? int8_t(b) : int64_t(b)) - zero);
       }
       const auto bytes = finish.Of(sum, c, 0);

@@ -50,7 +50,8 @@ std::shared_ptr<const PackedBytes> PackedBytesOf(const TensorPtr& weights, const
   using Key = std::tuple<std::string, int64_t, std::vector<int64_t>>;
   static std::mutex mutex;
   static auto* const made = new std::map<Key, std::weak_ptr<const PackedBytes>>;
-  const Key key{NameOfConstant(*weights), groups,
+  const Key key{NameOfConstant(*weights),
+                groups,
                 {m.columns, m.num_runs, m.run_length, m.run_step, m.column_step, m.inner,
                  m.inner_step, m.outer_step, group_step}};
   const std::lock_guard lock(mutex);

@@ -23,9 +23,7 @@ struct ByteMatrix {
   int64_t inner = 1, inner_step = 0, outer_step = 0;
 
   int64_t run_quads() const { return (run_length + kQuad - 1) / kQuad; }
-  int64_t padded_columns() const {
-    return (columns + kByteLanes - 1) / kByteLanes * kByteLanes;
-  }
+  int64_t padded_columns() const { return (columns + kByteLanes - 1) / kByteLanes * kByteLanes; }
   int64_t panel_bytes() const { return padded_columns() * num_runs * run_quads() * kQuad; }
   /// Of the panel that begins with `column`.
   int64_t panel_at(int64_t column) const { return column * num_runs * run_quads() * kQuad; }

@@ -28,8 +28,7 @@ int32_t QuantisedFinish::x_zero(const void* const* inputs) const {
 }
 
 int32_t QuantisedFinish::w_zero(const void* const* inputs, int64_t j) const {
-  const int32_t zero =
-      gives_w_zero ? ByteAt(inputs[kQWZero], one_w_zero ? 0 : j, w_signed) : 0;
+  const int32_t zero = gives_w_zero ? ByteAt(inputs[kQWZero], one_w_zero ? 0 : j, w_signed) : 0;
   return w_signed ? zero : zero - 128;
 }
 
@@ -53,8 +52,8 @@ struct Arrays {
 };
 
 /// Writes what belongs to column c at `at`. `less`: what zeros take from its sum.
-void Put(const QuantisedFinish& f, const void* const* inputs, int64_t c, int64_t at, int64_t less,
-         const Arrays& to) {
+void PutColumn(const QuantisedFinish& f, const void* const* inputs, int64_t c, int64_t at,
+               int64_t less, const Arrays& to) {
   const auto value = [&](size_t i, bool one, auto* type) {
     return static_cast<decltype(type)>(inputs[i])[one ? 0 : c];
   };
@@ -67,8 +66,15 @@ void Put(const QuantisedFinish& f, const void* const* inputs, int64_t c, int64_t
 }
 
 ByteFinish FinishOf(const QuantisedFinish& f, const Arrays& a, bool zeros) {
-  return {f.as,  a.bias, f.has_scale ? a.scale : nullptr, f.has_offset ? a.offset : nullptr,
-          zeros ? a.zeros : nullptr, f.low, f.high, f.zero, f.y_signed};
+  return {f.as,
+          a.bias,
+          f.has_scale ? a.scale : nullptr,
+          f.has_offset ? a.offset : nullptr,
+          zeros ? a.zeros : nullptr,
+          f.low,
+          f.high,
+          f.zero,
+          f.y_signed};
 }
 
 }  // namespace
@@ -79,7 +85,7 @@ ByteFinish QuantisedFinish::Make(const void* const* inputs, int64_t groups, cons
   const Arrays to(memory, groups * wide);
   for (int64_t c = 0; c < columns; ++c) {
     const int64_t at = c / each * wide + c % each, zw = has_w_zero ? w_zero(inputs, c) : 0;
-    Put(*this, inputs, c, at, zx * (sums[at] - terms * zw), to);
+    PutColumn(*this, inputs, c, at, zx * (sums[at] - terms * zw), to);
     to.zeros[at] = int32_t(zw);
   }
   return FinishOf(*this, to, has_w_zero);
@@ -90,7 +96,7 @@ ByteFinish QuantisedFinish::MakeAlone(const void* const* inputs, const int32_t* 
   const int64_t zx = x_zero(inputs);
   const Arrays to(memory, PaddedChannels(columns));
   for (int64_t c = 0; c < columns; ++c)
-    Put(*this, inputs, c, blocks ? blocks->place(c) : c, zx * sums[c], to);
+    PutColumn(*this, inputs, c, blocks ? blocks->place(c) : c, zx * sums[c], to);
   return FinishOf(*this, to, false);
 }
 
@@ -111,9 +117,7 @@ std::optional<QuantisedFinish> ReadFinish(const ComputeRequest& q, int64_t colum
   f.columns = columns;
   f.x_signed = q.input_types[kQX] == DType::kI8;
   f.w_signed = q.input_types[kQW] == DType::kI8;
-  const auto one = [&](size_t i) {
-    return HasInput(q, i) && CheckedProduct(q.input_dims[i]) == 1;
-  };
+  const auto one = [&](size_t i) { return HasInput(q, i) && CheckedProduct(q.input_dims[i]) == 1; };
   f.has_scale = HasInput(q, kQScale);
   f.has_bias = HasInput(q, kQBias);
   f.has_offset = HasInput(q, kQOffset);

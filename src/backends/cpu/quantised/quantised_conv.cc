@@ -22,11 +22,11 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kTeamBytes = 1 << 16;
-/// Behind a copied image: what quads and blocks of channels read of nothing.
-constexpr int64_t kSlack = kChannelSlack;
+/// Behind a copied image: what the last quad reads of nothing.
+constexpr int64_t kSlack = 64;
 
 /// Three spatial axes, leading ones of extent 1.
-using Axes = std::array<int64_t, 3>;
+using Axes = ChannelWindow::Axes;
 Axes AxesOf(const std::vector<int64_t>& list, int64_t otherwise) {
   Axes a{otherwise, otherwise, otherwise};
   std::copy(list.begin(), list.end(), a.end() - long(list.size()));
@@ -131,8 +131,16 @@ class QuantisedConv final : public PackingCall {
     const int64_t each = c.channels / c.groups;
     merged_ = c.groups == 1 && dilation_[2] == 1;
     const int64_t run = merged_ ? kernel_[2] * c.channels : each;
-    stage_ = finish_.x_signed || canvas_.is_padded() || x_layout_ != Layout::kChannelsLast ||
-             (alone_ ? c.channels % kChannelSlack != 0 : run % kQuad != 0);
+    const bool turned = x_layout_ != Layout::kChannelsLast;
+    if (alone_) {  // taps are found one by one
+      window_ = {nullptr, c.images, c.channels, canvas_.in,   out_,
+                 kernel_, stride_,  dilation_,  canvas_.begin};
+      canvas_.begin = {};
+      canvas_.size = canvas_.in;
+      stage_ = turned;
+    } else {
+      stage_ = finish_.x_signed || canvas_.is_padded() || turned || run % kQuad != 0;
+    }
     MakeRuns();
     m_.columns = c.filters / c.groups;
     const int64_t taps = kernel_[0] * kernel_[1] * kernel_[2];
@@ -153,7 +161,7 @@ class QuantisedConv final : public PackingCall {
     }
     const bool constant = q.constants[kQW] != nullptr;
     if (alone_) {
-      finish_at_ = parts_.Add(QuantisedFinish::bytes(1, c.filters));
+      finish_at_ = parts_.Add(ByteChannels::bytes_of_run(c.filters));
       const TensorPtr zeros = HasInput(q, kQWZero) ? q.constants[kQWZero] : nullptr;
       if (constant && (zeros || !HasInput(q, kQWZero))) {
         const void* given[kQOffset + 1]{};
@@ -169,12 +177,10 @@ class QuantisedConv final : public PackingCall {
       if (finish_.has_w_zero)
         sums_at_ = parts_.Add(CheckedMul(CheckedMul(c.images, positions_), int64_t{4}));
     }
-    if (stage_)
-      canvas_at_ = parts_.Add(CheckedAdd(CheckedMul(c.images, canvas_.image()), kSlack));
-    turn_ = LayoutOf(q.output_layouts, 0) != Layout::kChannelsLast && positions_ > 1 &&
-            c.filters > 1;
-    if (turn_)
-      result_at_ = parts_.Add(CheckedProduct(q.output_dims[0]) * finish_.result_bytes());
+    if (stage_) canvas_at_ = parts_.Add(CheckedAdd(CheckedMul(c.images, canvas_.image()), kSlack));
+    turn_ =
+        LayoutOf(q.output_layouts, 0) != Layout::kChannelsLast && positions_ > 1 && c.filters > 1;
+    if (turn_) result_at_ = parts_.Add(CheckedProduct(q.output_dims[0]) * finish_.result_bytes());
   }
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
@@ -182,12 +188,11 @@ class QuantisedConv final : public PackingCall {
     auto* const memory = static_cast<uint8_t*>(scratch);
     const auto* x = static_cast<const uint8_t*>(inputs[kQX]);
     if (stage_) {
-      PaintCanvas(canvas_, x, x_layout_, uint8_t(finish_.x_zero(inputs)), finish_.x_signed,
-                  memory + canvas_at_);
+      PaintCanvas(canvas_, x, x_layout_, uint8_t(finish_.x_zero(inputs)),
+                  finish_.x_signed && !alone_, memory + canvas_at_);
       x = memory + canvas_at_;
     }
-    uint8_t* const y =
-        turn_ ? memory + result_at_ : static_cast<uint8_t*>(outputs[0]);
+    uint8_t* const y = turn_ ? memory + result_at_ : static_cast<uint8_t*>(outputs[0]);
     if (alone_)
       Alone(inputs, x, y, memory);
     else
@@ -244,15 +249,13 @@ class QuantisedConv final : public PackingCall {
       auto* const to = reinterpret_cast<int8_t*>(memory + packed_at_);
       auto* const to_sums = reinterpret_cast<int32_t*>(to + c_.groups * m_.panel_bytes());
       for (int64_t g = 0; g < c_.groups; ++g)
-        PackBytes(m_,
-                  static_cast<const uint8_t*>(inputs[kQW]) + g * m_.columns * m_.column_step,
+        PackBytes(m_, static_cast<const uint8_t*>(inputs[kQW]) + g * m_.columns * m_.column_step,
                   finish_.w_signed, to + g * m_.panel_bytes(), to_sums + g * wide);
       panels = to;
       sums = to_sums;
     }
     const int64_t terms = m_.num_runs * m_.run_length, each = c_.channels / c_.groups;
-    const ByteFinish finish =
-        finish_.Make(inputs, c_.groups, sums, terms, memory + finish_at_);
+    const ByteFinish finish = finish_.Make(inputs, c_.groups, sums, terms, memory + finish_at_);
     for (int64_t g = 0; g < c_.groups; ++g) {
       ByteProduct p;
       p.x = Source(x + g * each);
@@ -276,10 +279,12 @@ class QuantisedConv final : public PackingCall {
     const ByteChannels* channels = channels_.get();
     std::optional<ByteChannels> now;
     if (!channels) {
-      now.emplace(finish_, int64_t(runs_.size()), inputs);
+      now.emplace(finish_, window_.taps(), inputs);
       channels = &*now;
     }
-    channels->Run(inputs, Source(x), runs_, y, memory + finish_at_, threads_);
+    ChannelWindow window = window_;
+    window.x = x;
+    channels->Run(inputs, window, y, memory + finish_at_, threads_);
   }
 
   ConvShape c_;
@@ -289,6 +294,7 @@ class QuantisedConv final : public PackingCall {
   bool alone_, merged_ = false, stage_ = false, turn_ = false;
   Axes out_{}, stride_{}, kernel_{}, dilation_{};
   Canvas canvas_;
+  ChannelWindow window_;  ///< of channels with a filter each
   int64_t positions_ = 0;
   std::vector<int64_t> runs_;
   ByteMatrix m_;

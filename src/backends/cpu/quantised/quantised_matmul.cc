@@ -63,8 +63,7 @@ class QuantisedMatMul final : public PackingCall {
         right = b;
       }
       Multiply(static_cast<const uint8_t*>(inputs[kQX]) + a, panels, finish,
-               static_cast<uint8_t*>(outputs[0]) +
-                   i * rows_ * m_.columns * finish_.result_bytes(),
+               static_cast<uint8_t*>(outputs[0]) + i * rows_ * m_.columns * finish_.result_bytes(),
                memory);
     }
   }

@@ -80,8 +80,9 @@ class Network {
   std::string Constant(const char* type, const Ns& dims, const std::vector<double>& values) {
     std::string text;
     for (double v : values)
-      text += fmt::format("{}{}", text.empty() ? "" : ", ",
-                          type[0] == 'f' ? fmt::format("{:.9e}", v) : fmt::format("{}", int64_t(v)));
+      text +=
+          fmt::format("{}{}", text.empty() ? "" : ", ",
+                      type[0] == 'f' ? fmt::format("{:.9e}", v) : fmt::format("{}", int64_t(v)));
     return Add(fmt::format("Constant() {{value = tensor {}[{}] [{}]}}", type, Joined(dims), text));
   }
   std::string Numbers(bool is_signed, const Ns& dims, const Ns& values) {
@@ -209,9 +210,9 @@ Sums ConvSums(const Value& x, const Weights& w, const Ns& strides, const Ns& pad
                               l = j * strides[1] - pads[1] + v * dilations[1];
                 if (h < 0 || h >= xd[2] || l < 0 || l >= xd[3]) continue;
                 const int64_t channel = m / (wd[0] / group) * wd[1] + c;
-                sum += x.at(((n * xd[1] + channel) * xd[2] + h) * xd[3] + l) *
-                       (w.all.codes[size_t(((m * wd[1] + c) * wd[2] + u) * wd[3] + v)] -
-                        w.zero_of(m));
+                sum +=
+                    x.at(((n * xd[1] + channel) * xd[2] + h) * xd[3] + l) *
+                    (w.all.codes[size_t(((m * wd[1] + c) * wd[2] + u) * wd[3] + v)] - w.zero_of(m));
               }
           s.sums.push_back(sum);
           s.filters.push_back(m);
@@ -227,8 +228,8 @@ Sums ProductSums(const Value& x, const Weights& w, bool turned) {
     for (int64_t j = 0; j < n; ++j) {
       int64_t sum = 0;
       for (int64_t t = 0; t < k; ++t)
-        sum += x.at(i * k + t) *
-               (w.all.codes[size_t(turned ? j * k + t : t * n + j)] - w.zero_of(j));
+        sum +=
+            x.at(i * k + t) * (w.all.codes[size_t(turned ? j * k + t : t * n + j)] - w.zero_of(j));
       s.sums.push_back(sum);
       s.filters.push_back(j);
     }
@@ -352,8 +353,8 @@ Value ConvLayer(Network& net, const Value& x, bool rounds) {
   Bias b;
   const std::string bias = MakeBias(net, x, w, kernel[0], &b);
   const std::string xf = net.Dequantised(x), wf = Dequantised(net, w, 0);
-  const std::string y = net.Add(fmt::format("Conv(%{}, %{}{}) {}", xf, wf,
-                                            bias.empty() ? "" : ", %" + bias, window.text()));
+  const std::string y = net.Add(
+      fmt::format("Conv(%{}, %{}{}) {}", xf, wf, bias.empty() ? "" : ", %" + bias, window.text()));
   return Finished(net, ConvSums(x, w, window.strides, window.pads, window.dilations, window.group),
                   w, b, y, rounds);
 }
@@ -385,8 +386,8 @@ Value QLinearConvLayer(Network& net, const Value& x) {
                     ws = ScalesOf(net, w), wz = ZerosOf(net, w), ys = one(v.scale),
                     yz = net.Numbers(v.is_signed, {}, {v.zero}),
                     bias = net.Constant("i32", {kernel[0]}, values);
-  v.name = net.Add(fmt::format("QLinearConv(%{}, %{}, %{}, %{}, %{}, %{}, %{}, %{}, %{}) {}", x.name,
-                               xs, xz, w.all.name, ws, wz, ys, yz, bias, window.text()));
+  v.name = net.Add(fmt::format("QLinearConv(%{}, %{}, %{}, %{}, %{}, %{}, %{}, %{}, %{}) {}",
+                               x.name, xs, xz, w.all.name, ws, wz, ys, yz, bias, window.text()));
   return v;
 }
 
@@ -400,9 +401,9 @@ Value ProductLayer(Network& net, const Value& x, bool rounds) {
   const Sums s = ProductSums(x, w, turned);
   if (gemm) {
     const std::string bias = MakeBias(net, x, w, n, &b, alpha);
-    const std::string y =
-        net.Add(fmt::format("Gemm(%{}, %{}{}) {{transB = {}, alpha = {}}}", xf, wf,
-                            bias.empty() ? "" : ", %" + bias, int(turned), alpha == 1 ? "1.0" : "0.75"));
+    const std::string y = net.Add(fmt::format("Gemm(%{}, %{}{}) {{transB = {}, alpha = {}}}", xf,
+                                              wf, bias.empty() ? "" : ", %" + bias, int(turned),
+                                              alpha == 1 ? "1.0" : "0.75"));
     return Finished(net, s, w, b, y, rounds, alpha);
   }
   std::string y = net.Add(fmt::format("MatMul(%{}, %{})", xf, wf));
@@ -437,8 +438,8 @@ Value IntegerLayer(Network& net, const Value& x) {
     row.push_back(double(offset.back()));
   }
   y = net.Add(fmt::format("Cast(%{}) {{to = f32}}", y));
-  y = net.Add(fmt::format("Mul(%{}, %{})", y,
-                          net.Constant("f32", {int64_t(scales.size())}, scales)));
+  y = net.Add(
+      fmt::format("Mul(%{}, %{})", y, net.Constant("f32", {int64_t(scales.size())}, scales)));
   if (added) y = net.Add(fmt::format("Add(%{}, %{})", y, net.Constant("f32", {n}, row)));
   v.name = y;
   for (size_t i = 0; i < s.sums.size(); ++i) {
@@ -462,8 +463,9 @@ Value AddLayer(Network& net, const Value& a, const Value& b) {
                                net.Numbers(v.is_signed, {}, {v.zero})));
   for (size_t i = 0; i < v.codes.size(); ++i) {
     const auto at = int64_t(i);
-    v.codes[i] = Quantised(Sum(Product(float(a.at(at)), a.scale), Product(float(b.at(at)), b.scale)),
-                           v.scale, v.zero, v.is_signed);
+    v.codes[i] =
+        Quantised(Sum(Product(float(a.at(at)), a.scale), Product(float(b.at(at)), b.scale)),
+                  v.scale, v.zero, v.is_signed);
   }
   return v;
 }
@@ -471,8 +473,8 @@ Value AddLayer(Network& net, const Value& a, const Value& b) {
 void MakeNetwork(Network& net) {
   const int64_t kind = net.In(0, 9);
   if (kind < 6) {  // convolutions one behind the other, the last one perhaps in floats
-    Value x = net.Input({net.In(1, 2), kind == 0 ? 3 : net.In(1, 4) * net.In(1, 17), net.In(1, 9),
-                         net.In(1, 9)});
+    Value x = net.Input(
+        {net.In(1, 2), kind == 0 ? 3 : net.In(1, 4) * net.In(1, 17), net.In(1, 9), net.In(1, 9)});
     for (int64_t layers = net.In(1, 3); layers > 0 && x.floats.empty(); --layers) {
       const Value before = x;
       const bool rounds = layers > 1 || net.Coin();
@@ -525,7 +527,8 @@ void CheckNetwork(uint32_t seed) {
 }
 
 TEST_CASE("quantised: random networks are the integer definition to the last bit") {
-  const int64_t first = FuzzNumber("WEFT_FUZZ_SEED", 0), count = FuzzNumber("WEFT_FUZZ_COUNT", 1000);
+  const int64_t first = FuzzNumber("WEFT_FUZZ_SEED", 0),
+                count = FuzzNumber("WEFT_FUZZ_COUNT", 1000);
   for (int64_t i = 0; i < count; ++i) CheckNetwork(uint32_t(first + i));
 }
 
