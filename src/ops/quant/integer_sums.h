@@ -1,5 +1,5 @@
-/// integer_sums.h: what products and convolutions of 8-bit integers share: their sums in i32, and the
-/// checks of zeros and scales.
+/// integer_sums.h: what products and convolutions of 8-bit integers share: their sums in i32, and
+/// the checks of zeros and scales.
 #pragma once
 
 #include <vector>

@@ -388,7 +388,8 @@ WEFT_REGISTER_OP(DequantizeLinear)
     .set_attr<FCodeGen>("FCodeGen", DequantizeCode)
     .set_attr<TTakesLowBit>("TTakesLowBit", true)
     .set_attr<FHostEval>("FHostEval", DequantizeHost)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", NoGradient)
+    .set_attr<FInputDomains>("FInputDomains", Domains({Any(), Positive()}));
 
 WEFT_REGISTER_OP(MatMulInteger)
     .describe(

@@ -1,4 +1,5 @@
-/// quantize_test.cc: scales and zeros that are no numbers to quantise with are errors that say where.
+/// quantize_test.cc: scales and zeros that are no numbers to quantise with are errors that say
+/// where.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

@@ -2,20 +2,21 @@
 ///   needs      shape, dtype
 ///   provides   -
 ///   preserves  shape, dtype
-///   never      takes a chain whose scales are not constant, above zero and finite (but those of
-///              MatMulInteger and ConvInteger, which may be data), whose sums might leave i32, or a
-///              part of which something else reads; asks for calls that the target's library lacks
+///   never      changes anything for a target whose library lacks these calls; takes a chain whose
+///              scales are not constant, above zero and finite (but those of MatMulInteger and
+///              ConvInteger, which may be data), whose sums might leave i32, or a part of which
+///              something else reads
 ///   cost       linear in the nodes
 ///   source     QDQ graphs of ONNX Runtime's quantiser; integer-only inference (Jacob et al.,
 ///              arXiv:1712.05877)
 ///
 ///   before  %a = DequantizeLinear(%x, 0.1, 7)   %b = DequantizeLinear(%w, 0.2)
 ///           %c = Conv(%a, %b, %bias)  %d = Relu(%c)  %y = QuantizeLinear(%d, 0.5, 3)
-///   after   %y = weft::QuantizedConv(%x, %w, [0.1 * 0.2 / 0.5], 7, _, bias) {zero = 3, low = 3, ..}
+///   after   %y = weft::QuantizedConv(%x, %w, [0.1 * 0.2 / 0.5], 7, _, bias) {zero = 3, low = 3}
 ///
-/// The integer definition, equal on every machine to the last bit (src/ops/quant/quantized_call.cc):
-///   - sums of (x - x_zero) (w - w_zero) in i32, exact; a bias in i32, in units of x_scale * w_scale
-///     (to 2^-21, as quantisers round that product), is added to them;
+/// The integer definition, equal on every machine to the last bit (ops/quant/quantized_call.cc):
+///   - sums of (x - x_zero) (w - w_zero) in i32, exact; a bias in i32, in units of x_scale *
+///     w_scale (to 2^-21, as quantisers round that product), is added to them;
 ///   - a result in floats is f32(sum) * (x_scale * w_scale), plus a bias that is a float;
 ///   - a result of 8 bits is round(f32(sum) * (x_scale * w_scale / y_scale), plus bias / y_scale),
 ///     ties to even, plus y_zero, saturated: QLinearConv of the standard. Relu and Clip between are
@@ -48,13 +49,13 @@ class Quantiser {
   Quantiser(Graph& g, PassContext& ctx) : g_(g), ctx_(ctx), edit_(g) {}
 
   void Run() {
-    for (const NodePtr& n : g_.TopoOrder())
-      if (!n->is_variable() && IsOp(n, "QuantizeLinear")) MoveCodes(n);
     const auto has = [&](const char* op) {
       const Op* found = Op::Find(op);
       return found && ctx_.target().compute(found);
     };
     if (!has("weft::QuantizedConv") || !has("weft::QuantizedMatMul")) return;
+    for (const NodePtr& n : g_.TopoOrder())
+      if (!n->is_variable() && IsOp(n, "QuantizeLinear")) MoveCodes(n);
     for (const NodePtr& n : g_.TopoOrder()) {
       if (n->is_variable()) continue;
       using quantised::RewriteDequantised;

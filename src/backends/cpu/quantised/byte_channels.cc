@@ -53,18 +53,32 @@ class TapFinder {
                             l * w.dilation[2] * w.channels);
     behind_.resize(size_t(num_taps), 0);  // what fills quads has no weight
   }
-  void Find(int64_t position, const uint8_t** taps) const {
+  /// Of `count` positions from one on.
+  void Find(int64_t position, int64_t count, const uint8_t** taps) const {
+    std::array<int64_t, 3> at{};
+    int64_t image = position;
+    for (size_t k = 3; k-- > 0; image /= w_.out[k]) at[k] = image % w_.out[k];
+    for (; count > 0; --count, taps += num_taps_) {
+      FindOne(image, at, taps);
+      size_t k = 3;
+      while (k > 0 && ++at[k - 1] == w_.out[k - 1]) at[--k] = 0;
+      if (k == 0) ++image;
+    }
+  }
+
+ private:
+  void FindOne(int64_t number, const std::array<int64_t, 3>& at, const uint8_t** taps) const {
     std::array<int64_t, 3> from{};
     bool inside = true;
-    int64_t left = position;
-    for (size_t k = 3; k-- > 0; left /= w_.out[k]) {
-      from[k] = left % w_.out[k] * w_.stride[k] - w_.begin[k];
+    for (size_t k = 0; k < 3; ++k) {
+      from[k] = at[k] * w_.stride[k] - w_.begin[k];
       inside = inside && from[k] >= 0 && from[k] + (w_.kernel[k] - 1) * w_.dilation[k] < w_.in[k];
     }
-    const uint8_t* const image = w_.x + left * w_.in[0] * plane_;
+    const uint8_t* const image = w_.x + number * w_.in[0] * plane_;
     if (inside) {
-      const uint8_t* const at = image + from[0] * plane_ + from[1] * line_ + from[2] * w_.channels;
-      for (int64_t t = 0; t < num_taps_; ++t) taps[t] = at + behind_[size_t(t)];
+      const uint8_t* const first =
+          image + from[0] * plane_ + from[1] * line_ + from[2] * w_.channels;
+      for (int64_t t = 0; t < num_taps_; ++t) taps[t] = first + behind_[size_t(t)];
       return;
     }
     const uint8_t** const end = taps + num_taps_;
@@ -80,7 +94,6 @@ class TapFinder {
     while (taps != end) *taps++ = outside_;
   }
 
- private:
   const ChannelWindow& w_;
   const uint8_t* const outside_;
   const int64_t num_taps_, line_, plane_;
@@ -95,7 +108,7 @@ int64_t ByteChannels::bytes_of_run(int64_t channels) {
 
 void ByteChannels::Run(const void* const* inputs, const ChannelWindow& window, uint8_t* y,
                        void* memory, int threads) const {
-  constexpr int64_t kTeamTerms = 1 << 18;
+  constexpr int64_t kTeamTerms = 1 << 19;  // that a team is worth waking for
   const int64_t n = finish_.columns, rows = window.positions(), taps = window.taps(),
                 num_taps = by_quads_ ? CheckedRoundUp(taps, kQuad) : taps;
   const ByteFinish finish =
@@ -125,7 +138,7 @@ void ByteChannels::Run(const void* const* inputs, const ChannelWindow& window, u
       const int64_t end = std::min(rows, (i + 1) * chunk);
       for (int64_t row = i * chunk; row < end; row += kByteRows) {
         t.count = std::min(kByteRows, end - row);
-        for (int64_t k = 0; k < t.count; ++k) finder.Find(row + k, at.data() + k * num_taps);
+        finder.Find(row, t.count, at.data());
         t.y = y + row * step;
         if (by_quads_)
           kernel_.run_quads(t, finish);

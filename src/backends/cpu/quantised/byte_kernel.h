@@ -3,8 +3,9 @@
 /// own.
 ///
 /// Sums are exact in i32 on every machine: no set multiplies in pairs that saturate (vpmaddubsw).
-/// What becomes of a sum is one arithmetic for all sets, without fused multiply-add, so that results
-/// are equal to the last bit: that of weft::QuantizedConv (src/ops/quant/quantized_call.cc).
+/// What becomes of a sum is one arithmetic for all sets, without fused multiply-add, so that
+/// results are equal to the last bit: that of weft::QuantizedConv
+/// (src/ops/quant/quantized_call.cc).
 #pragma once
 
 #include <cstdint>

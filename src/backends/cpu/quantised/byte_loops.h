@@ -3,9 +3,9 @@
 /// functions, WEFT_LANES the sums of a vector, WEFT_DOT(sum, x, w) adds to each the four products
 /// of unsigned bytes x and signed bytes w, WEFT_WIDEN(p) gives as many unsigned bytes at p as sums,
 /// WEFT_NARROW(v) the low bytes of sums; WEFT_BLOCK channels are a vector WEFT_BYTES, with the
-/// instructions WEFT_BYTEWISE, WEFT_ALL, WEFT_ROUND (not defined: there is none), and where a tile has
-/// four vectors WEFT_IN_ORDER puts packed bytes in the order of columns; WEFT_TILE_ROWS and WEFT_TILE_VECTORS is what a tile of
-/// sums in registers has.
+/// instructions WEFT_BYTEWISE, WEFT_ALL, WEFT_ROUND (not defined: there is none), and where a tile
+/// has four vectors WEFT_IN_ORDER puts packed bytes in the order of columns; WEFT_TILE_ROWS and
+/// WEFT_TILE_VECTORS is what a tile of sums in registers has.
 
 namespace WEFT_ISA_NAME {
 
@@ -46,8 +46,8 @@ WEFT_INLINE Ints RoundedInts(Floats y, const ByteFinish& f) {
 }
 
 #ifdef WEFT_BLOCK
-/// The same of four vectors of sums, bias included, whose scales are at `scale`: as bytes, those of a
-/// lane of 16 from all four vectors.
+/// The same of four vectors of sums, bias included, whose scales are at `scale`: as bytes, those of
+/// a lane of 16 from all four vectors.
 WEFT_INLINE WEFT_BYTES PackedBytes(const Ints (&sum)[4], const ByteFinish& f, const float* scale) {
   const Floats high = Floats{} + f.high;
   WEFT_BYTES whole[4];

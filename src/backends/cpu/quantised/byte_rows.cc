@@ -6,8 +6,8 @@
 namespace weft::cpu {
 namespace {
 
-/// Products that a team is worth waking for.
-constexpr int64_t kTeamProducts = 1 << 17;
+/// Products that a team is worth waking for: some 5 us on one core.
+constexpr int64_t kTeamProducts = 1 << 21;
 /// Rows that a thread takes at a time lie in the nearer caches, beside a panel.
 constexpr int64_t kRowsBytes = 96 << 10;
 

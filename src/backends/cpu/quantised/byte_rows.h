@@ -17,6 +17,7 @@ struct ByteSource {
   int64_t planes = 1, lines = 1, columns = 1;  ///< of the positions of one image
   int64_t image_step = 0, plane_step = 0, line_step = 0, column_step = 0;
   const uint8_t* row(int64_t i) const {
+    if (columns == rows) return base + i * column_step;
     const int64_t c = i % columns, l = i / columns % lines, p = i / columns / lines % planes;
     return base + i / columns / lines / planes * image_step + p * plane_step + l * line_step +
            c * column_step;

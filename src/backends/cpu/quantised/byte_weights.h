@@ -1,5 +1,5 @@
-/// byte_weights.h: weights of bytes as the panels that byte_kernel.h reads, and what their zeros and
-/// sums are.
+/// byte_weights.h: weights of bytes as the panels that byte_kernel.h reads, and what their zeros
+/// and sums are.
 ///
 /// Packed are signed bytes: of unsigned ones, and of their zeros, 128 is taken away.
 #pragma once

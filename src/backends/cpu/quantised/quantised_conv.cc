@@ -1,9 +1,9 @@
 /// quantised_conv.cc: weft::QuantizedConv on the CPU, over one to three spatial axes.
 ///
-/// Inside, channels are innermost. A window is then a few runs of bytes that lie side by side, one a
-/// line of the window, and the convolution a product of positions by filters (byte_rows.h) that
-/// reads the image where it is. Images with padding, with signs, or whose channels lie otherwise are
-/// copied once, bytes that they are. One filter a channel is a loop of its own.
+/// Inside, channels are innermost. A window is then a few runs of bytes that lie side by side, one
+/// a line of the window, and the convolution a product of positions by filters (byte_rows.h) that
+/// reads the image where it is. Images with padding, with signs, or whose channels lie otherwise
+/// are copied once, bytes that they are. One filter a channel is a loop of its own.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,7 +21,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kTeamBytes = 1 << 16;
+constexpr int64_t kTeamBytes = 1 << 18;
 /// Behind a copied image: what the last quad reads of nothing.
 constexpr int64_t kSlack = 64;
 
@@ -238,6 +238,12 @@ class QuantisedConv final : public PackingCall {
     s.plane_step = stride_[0] * canvas_.plane();
     s.line_step = stride_[1] * canvas_.line();
     s.column_step = stride_[2] * canvas_.channels;
+    // Lines, planes and images that go on where the last one ends are one line.
+    if (s.line_step == s.columns * s.column_step && s.plane_step == s.lines * s.line_step &&
+        s.image_step == s.planes * s.plane_step) {
+      s.columns = s.rows;
+      s.lines = s.planes = 1;
+    }
     return s;
   }
 

@@ -1,5 +1,5 @@
-/// quantised_test.cc: random networks of 8-bit numbers, as quantisers write them, against the integer
-/// definition (src/passes/quantised/quantised.cc) in plain loops, to the last bit.
+/// quantised_test.cc: random networks of 8-bit numbers, as quantisers write them, against the
+/// integer definition (src/passes/quantised/quantised.cc) in plain loops, to the last bit.
 ///
 ///   WEFT_FUZZ_SEED=7000 WEFT_FUZZ_COUNT=10000 cpu_test -tc='quantised: random*'
 #include <doctest/doctest.h>
