@@ -39,9 +39,7 @@
 namespace weft {
 namespace {
 
-using quantised::Codes;
 using quantised::CodesOf;
-using quantised::Rounded;
 using quantised::RoundedBy;
 
 class Quantiser {
@@ -71,8 +69,9 @@ class Quantiser {
  private:
   /// Of whose inputs the first, or all, are elements of the result, and no others are.
   static bool Moves(const NodePtr& n, size_t* data) {
-    static constexpr std::array<std::string_view, 7> kOfFirst{
-        "Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
+    static constexpr std::array<std::string_view, 12> kOfFirst{
+        "DepthToSpace", "Expand",       "Flatten", "Identity", "MaxPool",   "Reshape",
+        "Slice",        "SpaceToDepth", "Squeeze", "Tile",     "Transpose", "Unsqueeze"};
     *data = 1;
     for (std::string_view op : kOfFirst)
       if (IsOp(n, op)) return !IsOp(n, "MaxPool") || !IsRead(n, 1);
