@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "backends/shared/call_operands.h"
-#include "backends/shared/node_attrs.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/support/checked.h"
 
 namespace weft::cpu {

@@ -12,9 +12,9 @@
 
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/threads.h"
-#include "backends/shared/conv_shape.h"
 #include "byte_channels.h"
 #include "byte_rows.h"
+#include "weft/core/op/conv_shape.h"
 #include "weft/core/op/op.h"
 #include "weft/runtime/backend/packing_call.h"
 

@@ -2,9 +2,9 @@
 /// others in each run.
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/threads.h"
-#include "backends/shared/product_shape.h"
 #include "byte_rows.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/product_shape.h"
 #include "weft/runtime/backend/packing_call.h"
 
 namespace weft::cpu {
