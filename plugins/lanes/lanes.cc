@@ -6,9 +6,7 @@
 #include "weft/core/module/backend_module.h"
 #include "weft/core/op/flops.h"
 #include "weft/core/pass/evaluator.h"
-#include "weft/runtime/backend/backend.h"
 #include "weft/runtime/program/backend_program.h"
-#include "weft/runtime/program/profile.h"
 #include "weft/support/check.h"
 
 namespace demo {
@@ -32,8 +30,14 @@ class LanesProgram final : public BackendProgram {
     cycles_ = int64_t(computed);
   }
   void Run(State&, ProgramRun& run) const override {
-    std::vector<TensorPtr> results = GetEvaluator()->Eval(graph_, run.inputs());
+    StateMap contents;
+    for (StateVariable& v : run.variables()) contents[v.name()] = v.Read();
+    EvalOptions options;
+    options.state = &contents;
+    std::vector<TensorPtr> now, results = GetEvaluator()->Eval(graph_, run.inputs(), options);
     for (size_t i = 0; i < results.size(); ++i) run.SetResult(i, std::move(results[i]));
+    for (StateVariable& v : run.variables()) now.push_back(contents[v.name()]);
+    run.WriteVariables(now);
     for (const StepTime& s : steps_)
       if (run.profiled()) run.AddTime(s);
   }
@@ -45,12 +49,8 @@ class LanesProgram final : public BackendProgram {
  private:
   double Add(const NodePtr& n, const char* track, int64_t cycles, double start) {
     StepTime& s = steps_.emplace_back();
-    s.name = n->op()->name;
-    s.kind = "machine";
-    s.unit = TimeUnit::kCycles;
-    s.track = track;
-    s.start = start;
-    s.duration = double(cycles);
+    s.name = n->op()->name, s.kind = "machine", s.track = track;
+    s.start = start, s.duration = double(cycles), s.unit = TimeUnit::kCycles;
     return start + s.duration;
   }
   std::string Listing() const {
