@@ -275,7 +275,7 @@ int RunBench(const Args& a) {
                         {"track", r.track},
                         {"start", placed[r.step - 1].start}});
       out["profile"] = std::move(rows);
-      out[cycles ? "profile_floor_cycles" : "floor_us"] = SumOf(profile).floor;
+      out[cycles ? "floor_cycles" : "floor_us"] = SumOf(profile).floor;
       Json tracks = Json::array();
       for (const ProfileTrack& t : TracksOf(profile))
         tracks.push_back(

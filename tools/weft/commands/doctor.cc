@@ -35,9 +35,14 @@ std::string EnvOr(const char* name, const char* otherwise) {
 Row BackendRow(const std::string& name) {
   try {
     const auto backend = GetBackend(name);
-    return {"backend " + name, backend->target().traits().kernels
-                                   ? fmt::format("ready, {} threads", backend->threads())
-                                   : "ready, interprets"};
+    std::string found = backend->target().traits().kernels
+                            ? fmt::format("ready, {} threads", backend->threads())
+                            : "ready, makes programs of whole graphs";
+    std::vector<std::string> parameters;
+    for (const BackendParameter& p : FindBackendModule(name)->KnownParameters())
+      parameters.push_back(p.Spelling());
+    if (!parameters.empty()) found += "; parameters: " + Join(parameters, ", ");
+    return {"backend " + name, found};
   } catch (const Error& e) {
     return {"backend " + name, e.message(), false};
   }
