@@ -150,7 +150,8 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   constexpr const char* kArena = "planned arena bytes";
   ChromeTrace trace;
   trace.NameTrack(kPasses, "compile passes");
-  trace.NameTrack(kSteps, "steps of one run");
+  const std::vector<ProfileTrack> tracks = TracksOf(steps);
+  if (tracks.empty()) trace.NameTrack(kSteps, "steps of one run");
   trace.Counter(kArena, 0, 0);
   double at_us = 0;
   for (const PassRecord& r : passes) {
@@ -166,7 +167,7 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   // Tracks side by side, as they ran; a cycle is drawn as a microsecond.
   const bool cycles = !steps.empty() && steps[0].unit == TimeUnit::kCycles;
   std::map<std::string, int> number_of;  // by track
-  for (const ProfileTrack& t : TracksOf(steps)) {
+  for (const ProfileTrack& t : tracks) {
     const int number = kSteps + int(number_of.size());
     number_of.emplace(t.name, number);
     trace.NameTrack(number, (t.name.empty() ? "steps" : t.name) + (cycles ? " (cycles)" : ""));
