@@ -37,6 +37,7 @@ struct ByteTile {
   int64_t count = 0;                     ///< of the rows
   const int64_t* runs = nullptr;         ///< where the pieces of a row lie behind its beginning
   int64_t num_runs = 0, run_quads = 0;   ///< each of as many quads
+  bool flips = false;                    ///< bytes of rows have signs, and are 128 more
   const int8_t* panel = nullptr;         ///< [quads of all runs, padded columns, kQuad]
   int64_t columns = 0;
   const int32_t* row_sums = nullptr;  ///< [count], where there are `zeros`

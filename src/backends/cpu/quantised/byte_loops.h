@@ -129,7 +129,7 @@ WEFT_INLINE void Begin(Ints (&sum)[R][N], const ByteFinish& f, int64_t first) {
 }
 
 /// R rows by N vectors of columns from `first` on.
-template <int R, int N>
+template <bool kFlips, int R, int N>
 WEFT_ISA void Tile(const ByteTile& t, const ByteFinish& f, int64_t row, int64_t first) {
   const int64_t width = (t.columns + kByteLanes - 1) / kByteLanes * kByteLanes * kQuad;
   Ints sum[R][N];
@@ -147,7 +147,8 @@ WEFT_ISA void Tile(const ByteTile& t, const ByteFinish& f, int64_t row, int64_t 
       for (int i = 0; i < R; ++i) {
         int32_t four;
         __builtin_memcpy(&four, x[i] + q * kQuad, 4);
-        const Ints all = Ints{} + four;
+        Ints all = Ints{} + four;
+        if (kFlips) all ^= Ints{} + int32_t(0x80808080);
 #pragma GCC unroll 8
         for (int j = 0; j < N; ++j) WEFT_DOT(sum[i][j], all, w[j]);
       }
@@ -172,50 +173,57 @@ WEFT_ISA void Tile(const ByteTile& t, const ByteFinish& f, int64_t row, int64_t 
                       t.y_step);
 }
 
-template <int R>
+template <bool kFlips, int R>
 WEFT_ISA void Rows(const ByteTile& t, const ByteFinish& f, int64_t row) {
-  constexpr int kN = WEFT_TILE_VECTORS;
+  constexpr int kN = WEFT_TILE_VECTORS, kThree = kN < 3 ? kN : 3, kTwo = kN < 2 ? kN : 2;
   for (int64_t c = 0; c < t.columns; c += kN * kLanes) {
     const int64_t vectors = (t.columns - c + kLanes - 1) / kLanes;
     if (vectors >= kN)
-      Tile<R, kN>(t, f, row, c);
+      Tile<kFlips, R, kN>(t, f, row, c);
     else if (vectors == 3)
-      Tile < R, kN<3 ? kN : 3>(t, f, row, c);
+      Tile<kFlips, R, kThree>(t, f, row, c);
     else if (vectors == 2)
-      Tile < R, kN<2 ? kN : 2>(t, f, row, c);
+      Tile<kFlips, R, kTwo>(t, f, row, c);
     else
-      Tile<R, 1>(t, f, row, c);
+      Tile<kFlips, R, 1>(t, f, row, c);
   }
 }
 
-WEFT_ISA void RunTile(const ByteTile& t, const ByteFinish& f) {
+template <bool kFlips>
+WEFT_ISA void AllRows(const ByteTile& t, const ByteFinish& f) {
   for (int64_t row = 0; row < t.count;) {
     const int64_t left = t.count - row, n = left < WEFT_TILE_ROWS ? left : WEFT_TILE_ROWS;
     switch (n) {
 #if WEFT_TILE_ROWS > 4
       case 6:
-        Rows<6>(t, f, row);
+        Rows<kFlips, 6>(t, f, row);
         break;
       case 5:
-        Rows<5>(t, f, row);
+        Rows<kFlips, 5>(t, f, row);
         break;
 #endif
 #if WEFT_TILE_ROWS > 2
       case 4:
-        Rows<4>(t, f, row);
+        Rows<kFlips, 4>(t, f, row);
         break;
       case 3:
-        Rows<3>(t, f, row);
+        Rows<kFlips, 3>(t, f, row);
         break;
 #endif
       case 2:
-        Rows<2>(t, f, row);
+        Rows<kFlips, 2>(t, f, row);
         break;
       default:
-        Rows<1>(t, f, row);
+        Rows<kFlips, 1>(t, f, row);
     }
     row += n;
   }
+}
+WEFT_ISA void RunTile(const ByteTile& t, const ByteFinish& f) {
+  if (t.flips)
+    AllRows<true>(t, f);
+  else
+    AllRows<false>(t, f);
 }
 
 /// R positions by N vectors of channels from `first` on.

@@ -45,6 +45,7 @@ void MultiplyBytes(const ByteProduct& p, int threads, const ByteKernel& kernel) 
     const ByteFinish finish = QuantisedFinish::At(p.finish, first);
     ByteTile t;
     t.runs = p.runs;
+    t.flips = p.flips;
     t.num_runs = p.w.num_runs;
     t.run_quads = p.w.run_quads();
     t.panel = p.panels + p.w.panel_at(first);
@@ -71,15 +72,15 @@ void MultiplyBytes(const ByteProduct& p, int threads, const ByteKernel& kernel) 
   for (int64_t i = 0; i < pieces; ++i) piece(i);
 }
 
-void SumByteRows(const ByteSource& x, const ByteMatrix& w, const int64_t* runs, int threads,
-                 int32_t* sums) {
-  const bool team = threads > 1 && x.rows * w.num_runs * w.run_length > kTeamProducts;
+void SumByteRows(const ByteProduct& p, int threads, int32_t* sums) {
+  const bool team = threads > 1 && p.x.rows * p.w.num_runs * p.w.run_length > kTeamProducts;
+  const uint8_t flip = p.flips ? 0x80 : 0;
 #pragma omp parallel for schedule(static) num_threads(threads) if (team)
-  for (int64_t i = 0; i < x.rows; ++i) {
-    const uint8_t* row = x.row(i);
+  for (int64_t i = 0; i < p.x.rows; ++i) {
+    const uint8_t* row = p.x.row(i);
     uint32_t sum = 0;
-    for (int64_t r = 0; r < w.num_runs; ++r)
-      for (int64_t k = 0; k < w.run_length; ++k) sum += row[runs[r] + k];
+    for (int64_t r = 0; r < p.w.num_runs; ++r)
+      for (int64_t k = 0; k < p.w.run_length; ++k) sum += uint8_t(row[p.runs[r] + k] ^ flip);
     sums[i] = int32_t(sum);
   }
 }

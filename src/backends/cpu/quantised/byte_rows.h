@@ -30,6 +30,7 @@ struct ByteProduct {
   ByteSource x;
   ByteMatrix w;
   const int64_t* runs = nullptr;
+  bool flips = false;  ///< bytes of x have signs
   const int8_t* panels = nullptr;
   ByteFinish finish;
   const int32_t* row_sums = nullptr;  ///< of each row; where there are `finish.zeros`
@@ -40,7 +41,6 @@ struct ByteProduct {
 /// `threads`: of the team.
 void MultiplyBytes(const ByteProduct& p, int threads, const ByteKernel& kernel = BestByteKernel());
 /// The sum of the terms of each row; without padding.
-void SumByteRows(const ByteSource& x, const ByteMatrix& w, const int64_t* runs, int threads,
-                 int32_t* sums);
+void SumByteRows(const ByteProduct& p, int threads, int32_t* sums);
 
 }  // namespace weft::cpu

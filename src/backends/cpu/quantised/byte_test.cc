@@ -109,6 +109,7 @@ void CheckTile(const ByteKernel& kernel, uint32_t seed) {
   t.count = rows;
   t.runs = at.data();
   t.num_runs = runs;
+  t.flips = random.In(0, 1) != 0;
   t.run_quads = quads;
   t.panel = w.data();
   t.columns = columns;
@@ -121,7 +122,7 @@ void CheckTile(const ByteKernel& kernel, uint32_t seed) {
       int64_t sum = 0;
       for (int64_t r = 0; r < runs; ++r)
         for (int64_t k = 0; k < length; ++k)
-          sum += int64_t(begin[size_t(i)][at[size_t(r)] + k]) *
+          sum += int64_t(begin[size_t(i)][at[size_t(r)] + k] ^ (t.flips ? 0x80 : 0)) *
                  w[size_t(((r * quads + k / kQuad) * wide + j) * kQuad + k % kQuad)];
       const auto bytes = finish.Of(sum, j, sums[size_t(i)]);
       std::memcpy(want.data() + i * step + j * each, bytes.data(), size_t(each));

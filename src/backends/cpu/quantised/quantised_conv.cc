@@ -2,7 +2,7 @@
 ///
 /// Inside, channels are innermost. A window is then a few runs of bytes that lie side by side, one
 /// a line of the window, and the convolution a product of positions by filters (byte_rows.h) that
-/// reads the image where it is. Images with padding, with signs, or whose channels lie otherwise
+/// reads the image where it is. Images with padding, or whose channels lie otherwise
 /// are copied once, bytes that they are. One filter a channel is a loop of its own.
 #include <algorithm>
 #include <array>
@@ -139,7 +139,7 @@ class QuantisedConv final : public PackingCall {
       canvas_.size = canvas_.in;
       stage_ = turned;
     } else {
-      stage_ = finish_.x_signed || canvas_.is_padded() || turned || run % kQuad != 0;
+      stage_ = canvas_.is_padded() || turned || run % kQuad != 0;
     }
     MakeRuns();
     m_.columns = c.filters / c.groups;
@@ -267,11 +267,12 @@ class QuantisedConv final : public PackingCall {
       p.x = Source(x + g * each);
       p.w = m_;
       p.runs = runs_.data();
+      p.flips = finish_.x_signed && !stage_;
       p.panels = panels + g * m_.panel_bytes();
       p.finish = QuantisedFinish::At(finish, g * wide);
       if (finish.zeros) {
         auto* const rows = reinterpret_cast<int32_t*>(memory + sums_at_);
-        SumByteRows(p.x, m_, p.runs, threads_, rows);
+        SumByteRows(p, threads_, rows);
         p.row_sums = rows;
       }
       p.y = y + g * m_.columns * finish_.result_bytes();

@@ -25,8 +25,8 @@ class QuantisedMatMul final : public PackingCall {
     for (size_t i = 0; i < batch; ++i) one_right_ = one_right_ && p_.b[i] == 1;
     if (one_right_ && q.constants[kQW]) packed_ = PackedBytesOf(q.constants[kQW], m_, 1, 0);
     rows_ = p_.a[batch];
-    // A last quad that reads behind the operand, or bytes with signs: rows of our own.
-    stage_ = finish_.x_signed || m_.run_length % kQuad != 0;
+    // A last quad would read behind the operand: rows of our own.
+    stage_ = m_.run_length % kQuad != 0;
     step_ = stage_ ? CheckedRoundUp(m_.run_length, kQuad) : p_.a_steps[batch];
     finish_at_ = parts_.Add(QuantisedFinish::bytes(1, m_.columns));
     if (stage_) rows_at_ = parts_.Add(CheckedMul(rows_, step_));
@@ -97,11 +97,12 @@ class QuantisedMatMul final : public PackingCall {
     p.x.column_step = step_;
     p.w = m_;
     p.runs = &kFirst;
+    p.flips = finish_.x_signed && !stage_;
     p.panels = panels;
     p.finish = finish;
     if (finish.zeros) {
       auto* const sums = reinterpret_cast<int32_t*>(memory + sums_at_);
-      SumByteRows(p.x, m_, p.runs, threads_, sums);
+      SumByteRows(p, threads_, sums);
       p.row_sums = sums;
     }
     p.y = y;
