@@ -164,7 +164,7 @@ def main():
     parse.add_argument("--seconds", type=float, default=1.5)
     parse.add_argument("--rounds", type=int, default=3)
     parse.add_argument("--before", default="")
-    a = parse.parse_args()
+    a = parse.parse_intermixed_args()
     weft = os.environ.get("WEFT", "build/bin/weft")
     a.folder.mkdir(parents=True, exist_ok=True)
     for name, make in (("mobilenet_v2", mobilenet_v2), ("encoder", encoder)):
