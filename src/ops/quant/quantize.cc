@@ -90,7 +90,7 @@ void CheckScaleValues(InferShapeContext& ctx) {
     if (v > 0 && std::isfinite(v)) continue;
     ThrowError(ErrorCode::kInvalidModel,
                fmt::format("scale {} at index {} is not a finite number above zero", v, i),
-               ctx.node()->Describe(),
+               {},  // inference says where
                "quantise the model again: its quantiser saw nothing but zeros, or NaN or infinity, "
                "where it took this scale from");
   }
