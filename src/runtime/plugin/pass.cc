@@ -11,6 +11,7 @@
 #include "services.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/text/attr_text.h"
+#include "weft/support/mapped_file.h"
 #include "weft/support/strings.h"
 
 struct WeftPassRun {
@@ -135,12 +136,18 @@ WeftStatus TypeOf(const WeftGraph* g, WeftEntry entry, WeftDType* dtype, int32_t
   });
 }
 
+constexpr int64_t kLarge = 1 << 16;
+
 const WeftView* ConstantOf(const WeftGraph* g, WeftEntry entry) {
   const WeftView* found = nullptr;
   Guard([&] {
     const NodeEntry e = Checked(g, entry);
     const TensorPtr t = e ? Graph::ConstantOf(e) : nullptr;
     if (!t || t->dtype() == DType::kString) return;
+    // Who copies one constant after another does not hold all of a mapped file.
+    if (g->shown && g->shown != t && g->shown->num_bytes() >= kLarge)
+      ReleaseMapped(g->shown->data(), g->shown->num_bytes());
+    g->shown = t;
     g->constant.Set(t->dtype(), t->dims(), t->data());
     found = &g->constant.view;
   });

@@ -118,6 +118,7 @@ struct WeftGraph {
   weft::Graph* editable = nullptr;  ///< the same, for a pass
   // What functions of the table have given out.
   mutable weft::plugin::View constant;
+  mutable weft::TensorPtr shown;  ///< what it is a view of
   mutable std::string onnx, file;
   mutable std::unique_ptr<weft::ScratchFolder> folder;  ///< of `file`
 };
