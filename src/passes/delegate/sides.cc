@@ -36,6 +36,7 @@ class Sides {
         shapes_(g.GetAttr<ShapeMap>("shape")),
         types_(g.GetAttr<TypeMap>("dtype")),
         costs_(g.AttrOr<NodeMap<Floats>>("delegate_costs")),
+        guesses_(order.size(), -1),
         sides_(order.size(), kOurs),
         at_(g.id_bound(), -1) {
     for (size_t i = 0; i < order.size(); ++i) at_[order[i]->id()] = int(i);
@@ -77,11 +78,12 @@ class Sides {
     return bytes / kBytes + flops / kFlops;
   }
   /// Nanoseconds.
-  int64_t CostOf(size_t i, int side) const {
+  int64_t CostOf(size_t i, int side) {
     const Floats* row = costs_.find(order_[i]);
     const size_t column = size_t(side + 1);
     const double us = row && column < row->size() ? (*row)[column] : -1;
-    return int64_t(std::llround(1000 * (us >= 0 ? us : Guess(order_[i]))));
+    if (us < 0 && guesses_[i] < 0) guesses_[i] = Guess(order_[i]);
+    return int64_t(std::llround(1000 * (us >= 0 ? us : guesses_[i])));
   }
   bool MayTake(size_t i, int side) const {
     if (candidates_[i].empty()) return false;
@@ -137,6 +139,7 @@ class Sides {
   const ShapeMap& shapes_;
   const TypeMap& types_;
   const NodeMap<Floats> costs_;
+  std::vector<double> guesses_;  ///< by place in the order, made when asked; microseconds
   std::vector<int> sides_, at_;
   std::vector<Edge> edges_;
 };
