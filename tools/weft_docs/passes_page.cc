@@ -58,6 +58,9 @@ std::string Entry(const PassEntry& p) {
   if (!p.statistics.empty()) out += "\n| statistic | counts |\n|---|---|\n";
   for (const auto& [name, doc] : p.statistics)
     out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));
+  if (!p.report.empty()) out += "\n| column of the report | |\n|---|---|\n";
+  for (const auto& [name, doc] : p.report)
+    out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));
   if (!p.rewrites.empty()) out += "\n| rewrite, as fuel names it | |\n|---|---|\n";
   for (const auto& [name, doc] : p.rewrites)
     out += fmt::format("| {} | {} |\n", Code(name), Cell(doc));

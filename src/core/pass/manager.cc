@@ -74,6 +74,12 @@ class Context final : public PassContext {
     if (ChecksNames() && !IsDeclared(statistic)) ThrowUndeclared("counts", statistic, ".statistic");
     record_->statistics[std::string(statistic)] += n;
   }
+  void Report(std::vector<OptionValue> cells) override {
+    WEFT_ICHECK(cells.size() == pass_.report.size(),
+                "pass '{}' reports {} cells and declares {} columns", pass_.name, cells.size(),
+                pass_.report.size());
+    record_->report.push_back(std::move(cells));
+  }
   void Warn(std::string message) override {
     WEFT_LOG(kWarning, "pass {}: {}", pass_.name, message);
     record_->warnings.push_back(std::move(message));

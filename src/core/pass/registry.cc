@@ -124,6 +124,10 @@ PassBuilder& PassBuilder::statistics(std::function<NamedDocs()> list) {
   entry_.listed_counts = std::move(list);
   return *this;
 }
+PassBuilder& PassBuilder::report(std::string column, std::string doc) {
+  entry_.report.emplace_back(std::move(column), std::move(doc));
+  return *this;
+}
 PassBuilder& PassBuilder::rewrite(std::string n, std::string doc) {
   entry_.rewrites.emplace_back(std::move(n), std::move(doc));
   return *this;

@@ -104,6 +104,52 @@ std::string StatsTable(const std::vector<PassRecord>& records, int64_t fused_at_
   return table.ToString();
 }
 
+std::string OptionText(const OptionValue& v) {
+  if (const bool* b = std::get_if<bool>(&v)) return *b ? "true" : "false";
+  if (const int64_t* i = std::get_if<int64_t>(&v)) return fmt::format("{}", *i);
+  if (const double* d = std::get_if<double>(&v)) return FormatDouble(*d);
+  return Quote(std::get<std::string>(v));
+}
+
+/// What passes say of single nodes and tensors.
+std::string ReportTables(const std::vector<PassRecord>& records) {
+  std::string out;
+  for (const PassRecord& r : records) {
+    if (r.report.empty()) continue;
+    std::vector<std::string> header;
+    const auto& columns = PassEntry::Get(r.name)->report;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const bool text = std::holds_alternative<std::string>(r.report[0][i]);
+      header.push_back((text ? "" : ">") + columns[i].first);
+    }
+    Table table(header);
+    for (const auto& cells : r.report) {
+      std::vector<std::string> row;
+      for (const OptionValue& v : cells) {
+        const auto* number = std::get_if<double>(&v);
+        const auto* text = std::get_if<std::string>(&v);
+        row.push_back(number ? fmt::format("{:.4g}", *number) : text ? *text : OptionText(v));
+      }
+      table.AddRow(row);
+    }
+    out += fmt::format("\n{} (#{})\n{}", r.name, r.number, table.ToString());
+  }
+  return out;
+}
+
+/// A row is an object by its columns.
+Json ReportJson(const PassRecord& r) {
+  Json rows = Json::array();
+  for (const auto& cells : r.report) {
+    Json row = Json::object();
+    for (size_t i = 0; i < cells.size(); ++i)
+      std::visit([&](const auto& v) { row[PassEntry::Get(r.name)->report[i].first] = v; },
+                 cells[i]);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 std::string TimeTable(const std::vector<PassRecord>& records, double total) {
   std::vector<std::pair<std::string, std::pair<int, double>>> by_pass;  // first come first
   for (const PassRecord& r : records) {
@@ -146,6 +192,7 @@ Json StatsJson(const std::vector<PassRecord>& records, int64_t fused_at_start) {
                     {"nodes_after", r.nodes_after},
                     {"fused_after", after == "?" ? Json(nullptr) : Json(std::stoll(after))},
                     {"statistics", r.statistics},
+                    {"report", ReportJson(r)},
                     {"warnings", r.warnings}});
   }
   return rows;
@@ -206,20 +253,13 @@ int RunOpt(const Args& a) {
     return 0;
   }
   std::string tables;
-  if (a.stats) tables += StatsTable(records, fused_at_start);
+  if (a.stats) tables += StatsTable(records, fused_at_start) + ReportTables(records);
   if (a.time) tables += (tables.empty() ? "" : "\n") + TimeTable(records, seconds);
   if (!graph_to_stdout)
     PrintText(tables);
   else
     std::fwrite(tables.data(), 1, tables.size(), stderr);
   return 0;
-}
-
-std::string OptionText(const OptionValue& v) {
-  if (const bool* b = std::get_if<bool>(&v)) return *b ? "true" : "false";
-  if (const int64_t* i = std::get_if<int64_t>(&v)) return fmt::format("{}", *i);
-  if (const double* d = std::get_if<double>(&v)) return FormatDouble(*d);
-  return Quote(std::get<std::string>(v));
 }
 
 std::string OrNothing(const std::vector<std::string>& names) {
@@ -268,6 +308,8 @@ void PrintPassHelp(const std::string& name) {
     out += fmt::format("  option     {} = {}: {}\n", option.name, OptionText(option.value), doc);
   for (const auto& [statistic, doc] : p.AllStatistics())
     out += fmt::format("  counts     {}: {}\n", statistic, doc);
+  for (const auto& [column, doc] : p.report)
+    out += fmt::format("  reports    {}: {}\n", column, doc);
   out += fmt::format("  from       {}\n", p.owner.module);
   PrintText(out);
 }

@@ -92,6 +92,7 @@ struct WEFT_API PassEntry {
   NamedDocs statistics;
   NamedDocs rewrites;                        ///< given to Fuel and not counted under that name
   std::function<NamedDocs()> listed_counts;  ///< further statistics, of a registry that grows
+  NamedDocs report;                          ///< columns of the rows given to Report
   bool any_name = false;                     ///< Count and Fuel take undeclared names
   int plevel = 10;                           ///< chosen provider: the highest
   PassResult result = PassResult::kSame;
@@ -139,6 +140,8 @@ class WEFT_API PassBuilder {
   PassBuilder& statistic(std::string name, std::string doc);
   /// Statistics that stand in a registry, as Simplify's rules do.
   PassBuilder& statistics(std::function<NamedDocs()> list);
+  /// A column of the table that the body's calls of Report make.
+  PassBuilder& report(std::string column, std::string doc);
   /// A name that the body gives to Fuel only.
   PassBuilder& rewrite(std::string name, std::string doc);
   /// Names need no declaration: for interfaces that cannot declare them.
@@ -189,6 +192,9 @@ class WEFT_API PassContext {
   /// faults are thrown (WEFT_FAULTS=throw, as in all tests).
   virtual bool Fuel(std::string_view rewrite, const NodePtr& node) = 0;
   virtual void Count(std::string_view statistic, int64_t n = 1) = 0;
+  /// A row of the pass's table, one cell for each column that it declares: what it did to one node
+  /// or tensor. `weft opt --stats` shows the table.
+  virtual void Report(std::vector<OptionValue> cells) = 0;
   /// A warning for people, shown once.
   virtual void Warn(std::string message) = 0;
   /// A bug of ours that the program survives, as a kernel that cannot be generated: printed as an
@@ -212,6 +218,7 @@ struct PassRecord {
   size_t nodes_before = 0, nodes_after = 0;
   bool changed = false, skipped = false;
   std::map<std::string, int64_t> statistics;
+  std::vector<std::vector<OptionValue>> report;  ///< rows; their columns: PassEntry::report
   std::vector<std::string> warnings;
   std::vector<std::string> faults;  ///< PassContext::Fault
 };
