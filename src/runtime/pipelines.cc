@@ -105,6 +105,8 @@ Pipeline StandardPipeline(const PipelineOptions& o) {
     // Before transposed operands join their products: what is put together is transposed once.
     p.push_back("SumProducts");
     p.push_back("FoldTranspose");
+    // Behind it: a weight is read transposed as well.
+    p.push_back("FoldDequantize");
     // Behind all that change which calls there are; before Fusion, which would take the followers
     // for kernels.
     p.push_back("Epilogue");

@@ -243,6 +243,35 @@ TEST_CASE("com.microsoft: the form that fusion joins again") {
         Names{"DequantizeLinear", "DequantizeLinear", "Add", "QuantizeLinear"});
 }
 
+TEST_CASE("MatMulNBits: what fills the last block of a column is not part of the weight") {
+  // 3 columns of 20 numbers of 4 bits, in blocks of 16.
+  std::string bytes;
+  for (int i = 0; i < 48; ++i) bytes += fmt::format("{}{}", i == 0 ? "" : ", ", (i * 37) % 256);
+  const Graph g = ImportOnnxBytes(BytesOf(
+      ModelOf("<ir_version: 10, opset_import: [\"\" : 21, \"com.microsoft\" : 1]> g (float[2, 20] "
+              "x) => (y) "
+              "<uint8[3, 2, 8] w = {" +
+              bytes +
+              "}, float[6] s = {1, 2, 3, 4, 5, 6}> "
+              "{ y = com.microsoft.MatMulNBits<K = 20, N = 3, block_size = 16>(x, w, s) }")));
+  std::vector<std::string> ops;
+  for (const NodePtr n : g.TopoOrder()) {
+    if (!n->op() || n->op()->name == "Constant") continue;
+    ops.push_back(n->op()->name);
+    if (n->op()->name != "DequantizeLinear") continue;
+    const TensorPtr w = Graph::ConstantOf(n->inputs[0]);
+    REQUIRE(w);
+    CHECK(w->dtype() == DType::kU4);
+    CHECK(w->dims() == std::vector<int64_t>{3, 20});
+    for (int64_t j = 0; j < 3; ++j)
+      for (int64_t k = 0; k < 20; ++k) {
+        const int byte = int((j * 16 + k / 2) * 37 % 256);
+        CHECK(w->at_int(j * 20 + k) == (byte >> (k % 2 * 4) & 15));
+      }
+  }
+  CHECK(ops == Names{"Reshape", "DequantizeLinear", "Transpose", "MatMul"});
+}
+
 TEST_CASE("Attention: heads of keys are not repeated for the queries that share them") {
   const Graph g = ImportText(
       "g (float[b, 8, s, 16] q, float[b, 2, t, 16] k, float[b, 2, t, 16] v) => (y) "

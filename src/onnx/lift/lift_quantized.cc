@@ -70,16 +70,20 @@ TensorPtr Viewed(const TensorPtr& t, DType dtype, std::vector<int64_t> dims) {
              "a packed constant has {} bytes, {} are expected", t->num_bytes(), view->num_bytes());
   return view;
 }
+/// The first `count` numbers of each row.
+TensorPtr Cut(const Tensor& t, int64_t count) {
+  const int64_t rows = t.dims()[0], wide = t.dims()[1];
+  auto y = std::make_shared<Tensor>(t.dtype(), std::vector<int64_t>{rows, count});
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < count; ++c) y->set_int(r * count + c, t.at_int(r * wide + c));
+  return y;
+}
 /// Rows of `count` packed numbers, each row filled up to whole bytes, without what fills them.
 TensorPtr Unpadded(Lift* l, const TensorPtr& t, int64_t bits, int64_t rows, int64_t count) {
   const DType dtype = UnsignedOf(l, bits);
   const int64_t per_byte = 8 / bits, wide = (count + per_byte - 1) / per_byte * per_byte;
   const TensorPtr padded = Viewed(t, dtype, {rows, wide});
-  if (wide == count) return padded;
-  auto y = std::make_shared<Tensor>(dtype, std::vector<int64_t>{rows, count});
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < count; ++c) y->set_int(r * count + c, padded->at_int(r * wide + c));
-  return y;
+  return wide == count ? padded : Cut(*padded, count);
 }
 
 }  // namespace
@@ -98,10 +102,14 @@ void MatMulNBits(Lift* l) {
   if (!packed) l->Unsupported("B is not a constant");
   const int64_t wide = CheckedRoundUp(k, block), blocks = wide / block;
   const std::string scale = l->Before("Reshape", {l->input(2), l->Ints({n, blocks})});
-  const std::string q = l->Constant(Viewed(packed, dtype, {n, wide}));
+  // What fills the last block of a column is left out where a DequantizeLinear follows.
+  const bool floats = !l->input(3).empty() && l->dtype_of(l->input(3)) != DType::kU8;
+  const bool filled = !floats && wide != k;
+  const std::string q = l->Constant(filled ? Cut(*Viewed(packed, dtype, {n, wide}), k)
+                                           : Viewed(packed, dtype, {n, wide}));
   const AttrDict attrs{{"axis", 1}, {"block_size", block}};
   std::string zero = l->input(3), w;
-  if (!zero.empty() && l->dtype_of(zero) != DType::kU8) {
+  if (floats) {
     // Zeros that are not whole numbers: (q - zero) scale by blocks.
     const std::string own = l->Before("Reshape", {zero, l->Ints({n, blocks, 1})});
     const std::string values = l->Before(
@@ -126,7 +134,7 @@ void MatMulNBits(Lift* l) {
     }
     w = Dequantized(l, q, scale, l->Constant(zeros), attrs);
   }
-  if (wide != k) w = l->Before("Slice", {w, l->Ints({0}), l->Ints({k}), l->Ints({1})});
+  if (floats && wide != k) w = l->Before("Slice", {w, l->Ints({0}), l->Ints({k}), l->Ints({1})});
   w = l->Before("Transpose", {w}, {{"perm", Ints{1, 0}}});
   const std::string y = l->Before("MatMul", {l->input(0), w});
   l->Replace({l->input(5).empty() ? y : l->Before("Add", {y, l->input(5)})});

@@ -2,9 +2,12 @@
 ///   needs      shape, dtype
 ///   provides   -
 ///   preserves  rows of what stays; results get theirs by inference
-///   never      folds an effect, a random draw, or what would grow the model past the budget
+///   never      folds an effect, a random draw, what would grow the model past the budget, or a
+///              weight of few bits that the target's products read as it is (FoldDequantize)
 ///   cost       the evaluation itself, bounded by Limits::folded_bytes_*
+#include <algorithm>
 
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
@@ -22,6 +25,23 @@ bool WithinBudget(int64_t bytes, int64_t input_bytes, int64_t total, const Limit
   constexpr int64_t kAlways = int64_t{1} << 16, kGrowth = 2;
   if (bytes > limits.folded_bytes_each || total + bytes > limits.folded_bytes_total) return false;
   return bytes <= kAlways || bytes <= kGrowth * input_bytes;
+}
+
+/// Do nothing but products read it, as their second operand, transposed or not?
+bool OnlyProductsRead(const NodePtr& n, bool transposed = false) {
+  return std::all_of(n->uses().begin(), n->uses().end(), [&](const Use& u) {
+    const NodePtr user(u.user);
+    if (u.control) return false;
+    if (IsOp(user, "MatMul") || IsOp(user, "Gemm")) return u.slot == 1;
+    return !transposed && IsOp(user, "Transpose") && OnlyProductsRead(user, true);
+  });
+}
+bool StaysInFewBits(const Graph& g, const NodePtr& n, const Target& target) {
+  if (!IsOp(n, "DequantizeLinear") || g.is_output(n)) return false;
+  const Op* product = Op::Find("weft::DequantizedMatMul");
+  const TensorPtr codes = Graph::ConstantOf(n->inputs[0]);
+  return product && target.compute(product) && codes && codes->rank() == 2 &&
+         DTypeBits(codes->dtype()) <= 8 && OnlyProductsRead(n);
 }
 
 Graph FoldConstants(Graph g, PassContext& ctx) {
@@ -49,7 +69,7 @@ Graph FoldConstants(Graph g, PassContext& ctx) {
       if (ready) bytes += DTypeBytes(t.dtype, NumElements(s.ints()));
     }
     if (!ready || !WithinBudget(bytes, input_bytes, total, ctx.limits()) ||
-        !evaluator->WhyNot(n).empty())
+        !evaluator->WhyNot(n).empty() || StaysInFewBits(g, n, ctx.target()))
       continue;
     if (!ctx.Fuel("fold", n)) break;
     ctx.cancel().Check();

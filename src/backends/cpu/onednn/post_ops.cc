@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "backends/cpu/util/for_pieces.h"
+#include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/support/checked.h"
 
@@ -125,7 +126,7 @@ EpilogueTable ConvEpilogue(const EpilogueCall& call) { return TableOf(call, {});
 
 EpilogueTable ProductEpilogue(const EpilogueCall& call) {
   const Shape& right = call.inputs[1];
-  const bool has_c = call.inputs.size() > 2;
+  const bool has_c = call.inputs.size() > 2 && IsOp(call.anchor, "Gemm");
   std::vector<EpilogueStage> first;
   if (!has_c && right.has_rank() && right.rank() >= 2) first.push_back({EpilogueKind::kBiasRow});
   first.push_back({EpilogueKind::kScale});

@@ -12,6 +12,7 @@
 #include "backends/cpu/util/half_call.h"
 #include "backends/cpu/util/tuning.h"
 #include "few_rows_product.h"
+#include "rows_product.h"
 #include "vector_product.h"
 #include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
@@ -88,19 +89,12 @@ FewRows FewRowsOf(const ComputeRequest& q, const ProductShape& p) {
       m, p.a_steps[columns] == 1 ? p.a_steps[rows] : 0};
 }
 
-/// Where the sums are made. Not where the result goes, when an operand that is still needed may lie
-/// there: the addend of steps that follow, or a row as long as the whole result.
-Buffer PlaceOfSums(Recipe* r, const Product& p, const Buffer& y, const Buffer& later) {
-  const Dims dims = DimsOf(p.y);
-  return later || (p.row && CheckedProduct(dims) == dims.back()) ? r->Temporary(p.y) : y;
-}
-
 /// The product and its epilogue, as AddProduct.
 std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
                              const std::function<void(const Buffer&)>& before) {
   const Buffer y = r->Output(0, p.y);
   const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
-  const Buffer made = PlaceOfSums(r, p, y, addend);
+  const Buffer made = PlaceOfSums(r, p.y, p.row, y, addend);
   const VectorProduct v = *p.vector;
   const bool right = DimsOf(p.b).back() == 1;  // the vector is
   const int64_t n = DimsOf(p.y).back(), all = v.batch * v.results();
@@ -122,34 +116,22 @@ std::string AddVectorProduct(Recipe* r, const Product& p, const PostOps& post,
 /// The same of a few rows.
 std::string AddFewRowsProduct(Recipe* r, const Product& p, const PostOps& post,
                               const std::function<void(const Buffer&)>& before) {
-  const Buffer y = r->Output(0, p.y);
-  const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
-  const std::optional<PostOps> behind =
-      post.addend() && !before ? post.BehindAddend() : std::nullopt;
-  const Buffer made = PlaceOfSums(r, p, y, behind ? Buffer() : addend);
-  const auto [packed, bytes] = p.few_rows.product->packed();
-  r->Keep(packed, bytes);
+  RowsProduct rows;
+  std::tie(rows.packed, rows.packed_bytes) = p.few_rows.product->packed();
   const Dims dims = DimsOf(p.a);
-  Buffer x = r->Input(0, p.a);
+  rows.x = r->Input(0, p.a);
   int64_t x_step = p.few_rows.x_step;
   if (x_step == 0) {
-    x = r->Reordered(x, Plain(dims));
+    rows.x = r->Reordered(rows.x, Plain(dims));
     x_step = dims.back();
   }
-  r->AddHost(
-      [product = p.few_rows.product, rows = p.few_rows.rows, x_step](void* const* at) {
-        product->Run(rows, static_cast<const float*>(at[0]), x_step,
-                     static_cast<const float*>(at[1]), static_cast<const float*>(at[2]),
-                     static_cast<float*>(at[3]));
-      },
-      {x, p.row, behind ? addend : Buffer(), made});
-  if (before) before(made);
-  if (behind)
-    behind->AddSteps(r, made, {});
-  else
-    post.AddSteps(r, made, addend);
-  r->WriteBack(made, y);
-  return "of few rows, packed" + post.description();
+  rows.row = p.row;
+  rows.y = p.y;
+  rows.run = [product = p.few_rows.product, n = p.few_rows.rows, x_step](
+                 const float* x, const float* row, const float* addend, float* y, float*) {
+    product->Run(n, x, x_step, row, addend, y);
+  };
+  return "of few rows, packed" + AddRowsProduct(r, rows, post, before);
 }
 
 /// Adds the product and its epilogue to `r`; empty: oneDNN has no such product. `joined` is called
@@ -185,7 +167,7 @@ std::string AddProduct(Recipe* r, const Product& p, const PostOps& post,
   }
   const Buffer y = r->Output(0, p.y);
   const Buffer addend = post.addend() ? r->Input(post.addend()->operand, p.y) : Buffer();
-  const Buffer made = PlaceOfSums(r, p, y, joined ? Buffer() : addend);
+  const Buffer made = PlaceOfSums(r, p.y, p.row, y, joined ? Buffer() : addend);
   if (addend && joined) r->Copy(addend, made);
   r->Add(dnnl::matmul(pd),
          {{DNNL_ARG_SRC, r->Reordered(r->Input(0, p.a), pd.src_desc())},

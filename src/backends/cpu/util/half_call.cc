@@ -10,6 +10,7 @@
 #include "for_pieces.h"
 #include "threads.h"
 #include "weft/core/tensor/dtype.h"
+#include "weft/runtime/backend/packing_call.h"
 #include "weft/support/checked.h"
 #include "wide.h"
 
@@ -111,7 +112,7 @@ struct HalfTensor {
   std::shared_ptr<const Widened> widened;  ///< not null: there, and nothing in scratch
 };
 
-class HalfCall final : public LibraryCall {
+class HalfCall final : public PackingCall {
  public:
   HalfCall(std::unique_ptr<LibraryCall> call, std::vector<HalfTensor> in,
            std::vector<HalfTensor> out, size_t inputs, size_t outputs, int threads)
@@ -132,6 +133,18 @@ class HalfCall final : public LibraryCall {
   }
   int64_t scratch_bytes() const override { return scratch_bytes_; }
   std::string description() const override { return call_->description() + ", halves widened"; }
+  bool reads(size_t i) const override {
+    for (const HalfTensor& t : in_)
+      if (t.index == i && t.widened) return false;
+    const auto* packing = dynamic_cast<const PackingCall*>(call_.get());
+    return !packing || packing->reads(i);
+  }
+  void AddPacked(std::map<const void*, int64_t>* bytes) const override {
+    for (const HalfTensor& t : in_)
+      if (t.widened) (*bytes)[t.widened->wide->data()] = t.widened->wide->num_bytes();
+    if (const auto* packing = dynamic_cast<const PackingCall*>(call_.get()))
+      packing->AddPacked(bytes);
+  }
 
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
     const ScopedThreads team(threads_);
