@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """few_rows_peers.py: one to a few rows times constant matrices on one CPU, Weft beside ONNX Runtime.
 
-    WEFT=build/bin/weft python3 bench/few_rows_peers.py [--threads 2] [--rows 1,2,4,8] [--seconds 0.5] [CASE ...]
+    WEFT=build/bin/weft python3 bench/few_rows_peers.py [--threads 2] [--rows 1,2,4,8] [--seconds 0.5] [--bits 4] [CASE ...]
 
 Needs the Python packages numpy, onnx and onnxruntime; nothing in the build depends on it. A case is DEPTHxCOLUMNS, with T
 behind it for a matrix that lies transposed (Gemm with transB). Its model has as many products, each with an input and a
 matrix of its own, as fill 128 MB, so that no cache holds them, as in a language model. Both engines run in turns, twice;
 times are the least of all runs, which a busy machine disturbs least. GB/s count the matrices. WEFT may name several
-programs, separated by commas: what is before a change, and what is after it. How fast memory is read:
+programs, separated by commas: what is before a change, and what is after it. With --bits 4 or 8 the products are
+MatMulNBits of blocks of 32 (--level: its accuracy_level, 4 lets ONNX Runtime round the rows to 8 bits). How fast memory is read:
 build/bin/bench_few_rows.
 """
 import argparse, json, os, subprocess, sys, tempfile, time
@@ -22,22 +23,32 @@ CASES = ["768x768", "768x3072", "3072x768", "768x50257", "768x50257T", "896x4864
 FILL = 128e6
 
 
-def model(case):
+def model(case, bits, level):
     """Bytes of the matrices, and the model, for any number of rows m."""
     transposed = case.endswith("T")
     k, n = map(int, case.rstrip("T").split("x"))
-    count = max(1, int(FILL / (4 * k * n)))
+    blocks = -(-k // 32)
+    size = 4 * k * n if bits == 32 else n * blocks * (32 * bits // 8 + 4)
+    count = max(1, int(FILL / size))
     random = np.random.default_rng(k * n)
     nodes, weights, inputs, outputs = [], [], [], []
     for i in range(count):
-        w = random.standard_normal((n, k) if transposed else (k, n), dtype="f4")
-        weights.append(numpy_helper.from_array(w, f"w{i}"))
         inputs.append(helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, ["m", k]))
         outputs.append(helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, ["m", n]))
+        if bits < 32:
+            codes = random.integers(0, 256, (n, blocks, 32 * bits // 8), dtype="u1")
+            scales = random.standard_normal(n * blocks, dtype="f4")
+            weights += [numpy_helper.from_array(codes, f"w{i}"), numpy_helper.from_array(scales, f"s{i}")]
+            attrs = dict(K=k, N=n, bits=bits, block_size=32, accuracy_level=level)
+            nodes.append(helper.make_node("MatMulNBits", [f"x{i}", f"w{i}", f"s{i}"], [f"y{i}"], domain="com.microsoft", **attrs))
+            continue
+        w = random.standard_normal((n, k) if transposed else (k, n), dtype="f4")
+        weights.append(numpy_helper.from_array(w, f"w{i}"))
         attrs = dict(transB=1) if transposed else {}
         nodes.append(helper.make_node("Gemm" if transposed else "MatMul", [f"x{i}", f"w{i}"], [f"y{i}"], **attrs))
     graph = helper.make_graph(nodes, "few_rows", inputs, outputs, weights)
-    return 4 * k * n * count, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    opsets = [helper.make_opsetid("", 21 if bits < 32 else 18), helper.make_opsetid("com.microsoft", 1)]
+    return size * count, helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def time_peer(session, rows, seconds):
@@ -61,13 +72,15 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", default="1,2,4,8")
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--bits", type=int, default=32, choices=(4, 8, 32))
+    parser.add_argument("--level", type=int, default=0)
     parser.add_argument("cases", nargs="*", default=CASES)
     options = parser.parse_args()
     programs = os.environ.get("WEFT", "build/bin/weft").split(",")
     names = ["ONNX Runtime"] + programs
     print(f"{options.threads} threads; GB/s of ONNX Runtime, and of {', '.join(programs)} (times ONNX Runtime's)")
     for case in options.cases or CASES:
-        size, made = model(case)
+        size, made = model(case, options.bits, options.level)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.onnx")
             onnx.save(made, path)
