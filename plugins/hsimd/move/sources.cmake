@@ -1,0 +1,1 @@
+hsimd_room(move)
