@@ -3,7 +3,7 @@
 /// An operation is named in machine files and in program text by the names here. A word holds f32,
 /// i32 or bool (0 or 1; operands that are not 0 count as true). The set covers what weft's
 /// ExpandMath and ExpandBody leave of an expression: every unary, binary, select, cast, bit-cast
-/// and fma of f32, i32 and bool. Meanings are those of weft/codegen/expr/expr.h, bit by bit where it
+/// and fma of f32, i32 and bool (some of its functions compute in f64: those are not covered). Meanings are those of weft/codegen/expr/expr.h, bit by bit where it
 /// says so: integers wrap, x / 0 = x mod 0 = 0, shifts by 32 or more give 0, minima and maxima
 /// propagate NaN, conversions truncate and saturate and take NaN to 0, rounding is half to even.
 /// f32 follows IEEE 754 with subnormals; a NaN that an operation makes is 0x7fc00000, whatever NaN
@@ -26,7 +26,7 @@ enum class AluOp : uint8_t {
   kFSub,
   kFMul,
   kFDiv,
-  kFMod,     ///< C's fmod
+  kFMod,  ///< C's fmod
   kFMin,
   kFMax,
   kFma,      ///< a * b + c in one rounding
@@ -51,11 +51,11 @@ enum class AluOp : uint8_t {
   kIAdd,
   kISub,
   kIMul,
-  kIMulAdd,   ///< a * b + c: addresses
-  kIDiv,      ///< truncates
-  kIMod,      ///< sign of the dividend
+  kIMulAdd,  ///< a * b + c: addresses
+  kIDiv,     ///< truncates
+  kIMod,     ///< sign of the dividend
   kIFloorDiv,
-  kIFloorMod, ///< sign of the divisor
+  kIFloorMod,  ///< sign of the divisor
   kIMin,
   kIMax,
   kINeg,
@@ -70,7 +70,7 @@ enum class AluOp : uint8_t {
   kILessEqual,
   kIEqual,
   kINotEqual,
-  kULess,       ///< unsigned
+  kULess,  ///< unsigned
   kULessEqual,
 
   // bits; of bools too, but for kBitNot
@@ -78,11 +78,11 @@ enum class AluOp : uint8_t {
   kOr,
   kXor,
   kBitNot,
-  kNot,   ///< of a bool
+  kNot,  ///< of a bool
 
   // conversions
   kF2I,
-  kI2F,   ///< half to even
+  kI2F,     ///< half to even
   kF2Bool,  ///< a != 0 as a number: -0 is false, NaN true
   kI2Bool,
 };
@@ -103,9 +103,10 @@ const AluOpInfo& InfoOf(AluOp op);
 /// The result word; b and c are not read beyond the arity.
 uint32_t ApplyAlu(AluOp op, uint32_t a, uint32_t b = 0, uint32_t c = 0);
 
-/// dst[i] = op(a[i], b[i], c[i]) for i in [0, n): as ApplyAlu, for the lanes of an instruction.
-/// Arrays may be equal, but not overlap otherwise; those beyond the arity may be null.
-void ApplyAluLanes(AluOp op, int64_t n, const uint32_t* a, const uint32_t* b, const uint32_t* c,
-                   uint32_t* dst);
+/// dst[i] = op(a[i], b[i], c[i]) for i in [0, n): the words of ApplyAlu, in the places of an
+/// instruction. Arrays are equal or disjoint; those beyond the arity may be null.
+using AluLanes = void (*)(int64_t n, const uint32_t* a, const uint32_t* b, const uint32_t* c,
+                          uint32_t* dst);
+AluLanes LanesOf(AluOp op);
 
 }  // namespace hsimd

@@ -1,1 +1,2 @@
-hsimd_room(machine)
+hsimd_room(machine
+  SOURCES alu_ops.cc)
