@@ -12,10 +12,16 @@
 ///   never written a word is read that nothing has written
 ///   port          a memory is read or written more often in a cycle and place than it has ports
 ///                 (reads count in the issue cycle, writes in the cycle issue + latency - 1)
+///                 (equal streams of one instruction are one read)
 ///   slot          two instructions of one slot issue elements at once: an instruction holds its
 ///                 slot for ceil(elements / rate) cycles from its start
 ///   range         an address beyond the memory's words
 ///   two writers   a word of a parent is written by several places of one element (kUp, no reduce)
+///
+/// A mask names the places that take part: of a link the children, of a ring those that receive;
+/// their neighbours are read whether they are in it or not. A matrix instruction takes all places of
+/// the last level under a parent or none. The words of a parent that belong to places outside the
+/// mask are not touched.
 ///
 /// Cycles of a program: the first cycle in which nothing is under way any more; they follow from
 /// its text, never from data.
@@ -82,11 +88,12 @@ struct Program {
 ///   machine toy4
 ///   input x : DRAM[0:24]
 ///   output y : DRAM[24:48]
-///   @0 LINK.down PM[0; 1, 4] -> R[8; 1, 4] x (3, 2) on PE=0,2-3   # note
-///   @6 ALU.mul_add R[0; 1], R[4; 0], 0x3f800000 -> R[8; 1] x (3)
+///   @0 DOWN.distribute PM[0; 1, 4] -> R[8; 1, 4] x (3, 2) on PE=0,2-3   # note
+///   @6 ALU.fma R[0; 1], 0x40000000, 0x3f800000 -> R[8; 1] x (3)
 ///
 /// An address is base; strides, the last counter's last; counts are those of the instruction.
-/// Throws kSyntax with line and column, kNotFound for names that the machine lacks.
+/// `on` names a set of places by level: "on L1B=0 PE=1-3"; levels that it does not name are whole.
+/// Throws kSyntax with line and column, also for names that the machine lacks, with the nearest.
 Program ParseProgram(std::string_view text, const Machine& machine, const std::string& source);
 std::string PrintProgram(const Program& program, const Machine& machine);
 

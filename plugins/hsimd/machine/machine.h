@@ -24,9 +24,10 @@ struct Memory {
   int level = 0;
   int64_t words = 0;
   /// Ports: how often each may be used in one cycle in one place; 0: links alone limit it.
-  /// `accesses` counts reads and writes together.
+  /// `accesses` counts reads and writes together. In a parent's memory an element of a link is one
+  /// access, however many neighbouring words it takes.
   int reads = 0, writes = 0, accesses = 0;
-  bool off_chip = false;  ///< inputs, weights and results of a program lie here
+  bool off_chip = false;  ///< inputs, weights and results of a program lie here; on level 0
 };
 
 /// Elements a cycle: elements / cycles, lowest terms.
@@ -37,11 +38,12 @@ struct Rate {
 };
 
 enum class UnitKind {
-  kAlu,     ///< one result of one to three operands in the same PE
-  kMatrix,  ///< y[i] = (acc[i] +) sum_j A_i[j] x[j] over the places i, j of the last level under one parent
-  kDown,    ///< a word of a memory above into memories of places below
-  kUp,      ///< words of places below into a memory above
-  kRing,    ///< a word of the neighbouring place of the same level under the same parent
+  kAlu,  ///< one result of one to three operands in the same PE
+  /// y[i] = (acc[i] +) sum_j A_i[j] x[j] over the places i, j of the last level under one parent
+  kMatrix,
+  kDown,  ///< a word of a memory above into memories of places below
+  kUp,    ///< words of places below into a memory above
+  kRing,  ///< a word of the neighbouring place of the same level under the same parent
 };
 
 /// A kind of instruction that a unit does: for the ALU an operation, for a link a mode.
@@ -54,7 +56,7 @@ struct UnitOp {
   /// Along the others kDown gives all places the same word.
   std::vector<int> indexed;
   /// Of kUp: along levels that are not indexed: "" the mask must choose one place, else "sum",
-  /// "max", "min", combined in the order of the places.
+  /// "max", "min" (f32), "isum", "imax", "imin" (i32), combined in the order of the places.
   std::string reduce;
   int shift = 0;  ///< of kRing: dst[p] = src[(p + shift) mod count]
 };
@@ -66,6 +68,7 @@ struct Unit {
   std::string slot;
   std::vector<UnitOp> ops;
   /// Of links: the level above (kDown, kUp), and the level of the memories below (kRing: of both).
+  /// A down or up link may join two memories of one level.
   int parent = -1, child = -1;
   /// Which memories an operand may name, by index; empty: every memory of a level that fits.
   std::vector<int> sources, targets;
@@ -76,7 +79,9 @@ struct Machine {
   std::vector<Level> levels;
   std::vector<Memory> memories;
   std::vector<Unit> units;
-  std::vector<std::string> assumed;  ///< paths of numbers that have no public source: "units.DMA.latency"
+  /// Paths of numbers that have no public source, in the order of the file: "levels.PE",
+  /// "memories.A.words", "units.LOAD.ops.load.latency".
+  std::vector<std::string> assumed;
 
   int64_t PlacesOf(int level) const;  ///< in the whole machine
   int pe() const { return int(levels.size()) - 1; }
@@ -86,8 +91,22 @@ struct Machine {
   int UnitNamed(std::string_view name) const;
 };
 
+/// The file is a JSON object:
+///
+///   name      text
+///   levels    {"CHIP": 1, "PE": 4}: from the root, whose count is 1, down
+///   memories  {"R": {"level": "PE", "words": 64, "reads": 1, "writes": 1}}: also accesses, off_chip
+///   units     {"UP": {"kind": "up", "slot": "LINK", "parent": "CHIP", "child": "PE", "ops": ...}}
+///
+/// A unit has a kind (alu, matrix, down, up, ring), a slot (its name where none is given), rate and
+/// latency for the operations that state none, sources and targets (names of memories; all that fit
+/// where none are given), of links parent and child (a ring: child), and ops: a list of names, or an
+/// object of {"rate", "latency", "indexed": [levels], "reduce", "shift"} by name; of an ALU also
+/// "all". A rate is a number of elements a cycle, or "1/8"; 1 where none is given. A number is
+/// `8`, or {"value": 8, "assumed": true} where it has no public source.
+///
 /// One of the built-in machines ("toy4", "tree64", "mnc2") or, where `name` has a '/' or ends in
-/// .json, a file. Throws weft::Error: kNotFound with the nearest names, kSyntax with line and
+/// .json, a file. Throws weft::Error: kUsage with the nearest names, kSyntax with line and
 /// column, kInvalidModel naming the path of what is wrong in the file ("units.ALU.ops.add.rate").
 Machine FindMachine(const std::string& name);
 Machine ParseMachine(std::string_view json, const std::string& source);
