@@ -58,8 +58,8 @@ struct Layout {
   std::vector<std::vector<Digit>> axes;  ///< one list per axis, leftmost most significant
   /// Copies over part of a level: the element also lies at + digit * stride.
   std::vector<Digit> copies;
-  std::vector<std::string> broadcast;       ///< levels said to replicate whole; as if not named
-  std::map<std::string, int64_t> offset;    ///< by level; no zeros
+  std::vector<std::string> broadcast;     ///< levels said to replicate whole; as if not named
+  std::map<std::string, int64_t> offset;  ///< by level; no zeros
 
   int64_t elements() const;
   bool operator==(const Layout& o) const {
@@ -123,16 +123,18 @@ std::optional<Layout> Slice(const Layout& layout, int axis, int64_t start, int64
 /// An axis of size 1 as `size`: its digits are taken from `copies` (first that fits).
 std::optional<Layout> Expand(const Layout& layout, int axis, int64_t size);
 /// Inverse of Expand: what an operand of size 1 along `axis` needs so that each place of `layout`
-/// has it: the axis' digits on levels become copies, those of the address vanish. nullopt where
-/// padding of the axis leaves places without an element that a copy would fill.
-std::optional<Layout> Unexpand(const Layout& layout, int axis);
+/// has it (or more): the axis' digits on levels become copies, those of the address vanish.
+Layout Unexpand(const Layout& layout, int axis);
+/// Local addresses without gaps and offset: strides renumbered in their order.
+Layout Compact(const Layout& layout);
 /// Without an axis of size 1 / with one more.
 Layout Squeeze(const Layout& layout, int axis);
 Layout Unsqueeze(const Layout& layout, int axis);
 
 /// The places of `b` are a sum over the digits of `a`: each digit of b is made of whole digits of a.
 bool Refines(const Layout& a, const Layout& b);
-/// Wherever `b` wants an element, `a` has it (a's copies are b's or more): no move is needed.
+/// Wherever `b` wants an element, `a` has it (a's copies are b's or more): no move is needed. False
+/// also where it cannot be told (over 2^20 elements whose digits do not fit).
 bool Satisfies(const Layout& a, const Layout& b);
 /// Both with digits of equal sizes, the coarsest; nullopt where their radices do not fit.
 std::optional<std::pair<Layout, Layout>> CommonRefinement(const Layout& a, const Layout& b);

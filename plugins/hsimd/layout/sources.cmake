@@ -1,1 +1,3 @@
-hsimd_room(layout)
+hsimd_room(layout
+  SOURCES algebra.cc canonical.cc layout.cc text.cc
+  TESTS layout_test.cc)
