@@ -7,8 +7,8 @@
 /// for which that fails are tried element by element (FitLayout).
 #include <algorithm>
 
-#include "layout/digits.h"
-#include "layout/layout.h"
+#include "digits.h"
+#include "layout.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "layout/digits.h"
-#include "layout/layout.h"
+#include "digits.h"
+#include "layout.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 

@@ -1,7 +1,7 @@
 /// digits.h: what the algebra's sources share about the digits of an axis (private to layout/).
 #pragma once
 
-#include "layout/layout.h"
+#include "layout.h"
 
 namespace hsimd {
 

@@ -1,11 +1,11 @@
 /// layout.cc: places of elements, elements of places, and the checks of a layout.
-#include "layout/layout.h"
+#include "layout.h"
 
 #include <algorithm>
 #include <set>
 #include <unordered_set>
 
-#include "layout/digits.h"
+#include "digits.h"
 #include "weft/support/check.h"
 #include "weft/support/checked.h"
 #include "weft/support/strings.h"

@@ -1,5 +1,5 @@
 /// layout_test.cc: the algebra of layouts against tables of places made element by element.
-#include "layout/layout.h"
+#include "layout.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 /// text.cc: layouts to and from text.
 #include <cctype>
 
-#include "layout/layout.h"
+#include "layout.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
