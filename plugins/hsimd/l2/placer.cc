@@ -55,7 +55,7 @@ void Placer::Collect(const Instruction& instruction) {
           const bool block = unit.kind == UnitKind::kMatrix && s == 0;
           const int64_t words = block ? fan : down ? parent_words : 1;
           for (int64_t w = 0; w < words; ++w) uses_.push_back({source.memory, first + w, time, false});
-          port_reads_.emplace_back(time, source.memory);
+          for (int64_t w = 0; w < (block ? fan : 1); ++w) port_reads_.emplace_back(time, source.memory);
         }
         const int64_t first = AddressOf(instruction.target, at);
         for (int64_t w = 0; w < (up ? parent_words : 1); ++w)

@@ -1,1 +1,2 @@
-hsimd_room(l2)
+hsimd_room(l2 SOURCES body_plan.cc emit.cc emit_matrix.cc emit_vector.cc placer.cc tile_program.cc
+  tile_text.cc)

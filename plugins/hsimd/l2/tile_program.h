@@ -148,7 +148,7 @@ struct TileProgram {
 ///   move x -> y
 ///
 /// `$k` is input k, `%k` the result of step k, 0x.. a constant; `onto` after a combining operation
-/// or after `matrix` says so. Throws kSyntax with line and column, kNotFound for unknown names.
+/// or after `matrix` says so. Throws kSyntax with line and column, kInvalidModel for unknown names.
 std::string PrintTiles(const TileProgram& program, const Machine& machine);
 TileProgram ParseTiles(std::string_view text, const Machine& machine, const std::string& source);
 
