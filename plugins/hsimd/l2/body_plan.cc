@@ -119,6 +119,19 @@ class Planner {
         if (o.value >= 0) values_[size_t(o.value)].users.push_back(s);
   }
 
+  /// Memories that operands at these places read; equal streams are one read.
+  std::vector<int> ReadsOf(const std::vector<BodyPlace>& places) const {
+    std::vector<int> reads;
+    for (size_t i = 0; i < places.size(); ++i) {
+      bool again = false;
+      for (size_t j = 0; j < i; ++j)
+        again |= places[j].kind == places[i].kind && places[j].index == places[i].index &&
+                 places[i].kind != Kind::kImmediate;
+      if (!again) reads.push_back(MemoryOf(places[i]));
+    }
+    return reads;
+  }
+
   BodyPlace NewTemp(int memory) {
     int slot = 0;
     std::vector<int>& free = free_[size_t(memory)];
@@ -161,7 +174,7 @@ class Planner {
     return best;
   }
 
-  bool Copy(int value, size_t s, const std::vector<int>& others) {
+  bool Copy(int value, const std::vector<int>& others) {
     Value& v = values_[size_t(value)];
     for (int m : temp_memories_) {
       std::vector<int> reads = others;
@@ -188,7 +201,6 @@ class Planner {
         return true;
       }
     }
-    (void)s;
     return false;
   }
 
@@ -201,13 +213,12 @@ class Planner {
       std::vector<size_t> at(step.operands.size(), 0);
       while (true) {
         std::vector<BodyPlace> places;
-        std::vector<int> reads;
         for (size_t i = 0; i < at.size(); ++i) {
           const Operand& o = step.operands[i];
           places.push_back(o.value < 0 ? BodyPlace{Kind::kImmediate, 0, o.bits}
                                        : values_[size_t(o.value)].places[at[i]]);
-          reads.push_back(MemoryOf(places.back()));
         }
+        const std::vector<int> reads = ReadsOf(places);
         if (PortsAllow(machine_, reads, -1)) {
           if (PortsAllow(machine_, reads, want)) return places;
           if (!best) best = std::move(places);
@@ -229,12 +240,14 @@ class Planner {
         bool shared = false;
         const int mine = MemoryOf(values_[size_t(step.operands[i].value)].places[0]);
         for (size_t j = 0; j < step.operands.size(); ++j) {
-          if (j == i || step.operands[j].value < 0) continue;
+          if (j == i || step.operands[j].value < 0 ||
+              step.operands[j].value == step.operands[i].value)
+            continue;
           others.push_back(MemoryOf(values_[size_t(step.operands[j].value)].places[0]));
           shared |= others.back() == mine;
         }
         if (!shared) continue;
-        copied = Copy(step.operands[i].value, s, others);
+        copied = Copy(step.operands[i].value, others);
       }
       if (!copied) break;
     }
@@ -249,8 +262,7 @@ class Planner {
                          InfoOf(step.op).name, step.operands.size());
       return false;
     }
-    std::vector<int> reads;
-    for (const BodyPlace& place : *operands) reads.push_back(MemoryOf(place));
+    const std::vector<int> reads = ReadsOf(*operands);
     for (const Operand& o : step.operands) {
       if (o.value < 0) continue;
       Value& value = values_[size_t(o.value)];

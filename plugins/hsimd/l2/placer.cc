@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "weft/support/check.h"
 
@@ -55,7 +56,14 @@ void Placer::Collect(const Instruction& instruction) {
           const bool block = unit.kind == UnitKind::kMatrix && s == 0;
           const int64_t words = block ? fan : down ? parent_words : 1;
           for (int64_t w = 0; w < words; ++w) uses_.push_back({source.memory, first + w, time, false});
-          for (int64_t w = 0; w < (block ? fan : 1); ++w) port_reads_.emplace_back(time, source.memory);
+          // Equal streams of one instruction are one read.
+          bool again = false;
+          for (size_t t = 0; t < s; ++t)
+            again |= instruction.sources[t].memory == source.memory &&
+                     AddressOf(instruction.sources[t], at) == first &&
+                     instruction.sources[t].stride == source.stride;
+          for (int64_t w = 0; w < (block ? fan : again ? 0 : 1); ++w)
+            port_reads_.emplace_back(time, source.memory);
         }
         const int64_t first = AddressOf(instruction.target, at);
         for (int64_t w = 0; w < (up ? parent_words : 1); ++w)
