@@ -55,6 +55,7 @@ TEST_CASE("a body of several steps runs one operation a cycle where ports allow 
   const int z = b.Value("z", "LM0", 300, 200);
   b.Scratch("R0", 0, 512);
   b.Scratch("R1", 0, 512);
+  b.Scratch("LM1", 1000, 200);
   b.Fill(x);
   b.Fill(y);
   VectorOp op;
@@ -93,6 +94,7 @@ TEST_CASE("results are combined along loops, few points in partial sums") {
         const int s = b.Value("s", toy ? "R" : "LM1", toy ? 30 : 0, kept);
         if (toy) {
           b.Scratch("R", 36, 28);
+          b.Scratch("T", 0, 4);
         } else {
           b.Scratch("R0", 0, 256);
           b.Scratch("R1", 0, 256);
