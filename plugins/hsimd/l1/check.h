@@ -4,7 +4,9 @@
 /// ports are the simulator's (simulator.h). Nothing here depends on data either.
 #pragma once
 
+#include <array>
 #include <string>
+#include <utility>
 
 #include "program.h"
 
@@ -22,5 +24,8 @@ void CheckProgram(const Program& program, const Machine& machine);
 
 /// Cycles for which an instruction holds its slot, from its start.
 int64_t CyclesHeld(const Instruction& instruction, const Machine& machine);
+
+/// The least and the largest address of a stream. Throws kOverflow.
+std::pair<int64_t, int64_t> AddressRange(const Stream& stream, const std::array<int64_t, 3>& count);
 
 }  // namespace hsimd

@@ -82,7 +82,8 @@ struct Program {
   std::vector<Instruction> instructions;  ///< by start cycle
 };
 
-/// The text form; ParseProgram(PrintProgram(p)) equals p.
+/// The text form; ParseProgram(PrintProgram(p)) equals p, where masks of which every level is whole
+/// are empty, and notes are a line without blanks at its ends.
 ///
 ///   l1 1
 ///   machine toy4

@@ -28,7 +28,7 @@ enum class HazardKind {
 
 struct Hazard {
   HazardKind kind{};
-  int64_t cycle = 0;        ///< in which it happens: of an element's issue, or (ports) of the access
+  int64_t cycle = 0;  ///< in which it happens: of an element's issue, or (ports) of the access
   int64_t instruction = 0;  ///< that commits it
   int64_t element = 0;      ///< of the instruction, from 0
   int memory = 0;
