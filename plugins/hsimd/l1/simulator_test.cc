@@ -102,8 +102,9 @@ TEST_CASE("simulator: words under way") {
   // Two elements of one cycle over a link: 8 words a cycle.
   const std::string loaded = "input x : DRAM[0:64]\n@0 LOAD.load DRAM[0; 1] -> L2BM[0; 1] x (64)\n";
   CHECK(Verdict(loaded + "@71 L2_DOWN.broadcast L2BM[0; 1] -> L1BM[0; 1] x (16)") == "ok");
-  CHECK(Verdict(loaded + "@70 L2_DOWN.broadcast L2BM[48; 1] -> L1BM[0; 1] x (16)") ==
-        "under way @71 i1 L2BM[56] in 0");
+  CHECK(Verdict(loaded + "@70 L2_DOWN.broadcast L2BM[48; 1] -> L1BM[0; 1] x (16)") == "ok");
+  CHECK(Verdict(loaded + "@69 L2_DOWN.broadcast L2BM[48; 1] -> L1BM[0; 1] x (16)") ==
+        "under way @69 i1 L2BM[48] in 0");
   CHECK(Verdict(loaded + "@72 L2_DOWN.broadcast L2BM[0; 1] -> L1BM[0; 0] x (16)") ==
         "under way @72 i1 L1BM[0] in 0");
   // The word of a parent under a distribution: the last of sixteen.
@@ -302,7 +303,8 @@ TEST_CASE("simulator: 300 random programs on 50 random machines") {
       }
     }
   }
-  MESSAGE(instructions, " instructions, ", cycles, " cycles");
+  CHECK(instructions > 5000);
+  CHECK(cycles > 10000);
 }
 
 TEST_CASE("simulator: 2,000 mutants in time are refused as the naive interpreter does, or equal") {
@@ -373,9 +375,6 @@ TEST_CASE("simulator: 2,000 mutants in time are refused as the naive interpreter
       }
     }
   }
-  MESSAGE(refused, " refused (under way ", by_kind[0], ", never written ", by_kind[1],
-          ", read port ", by_kind[2], ", write port ", by_kind[3], ", access ", by_kind[4], "), ",
-          equal, " equal");
   CHECK(refused + equal == 2000);
   CHECK(refused > 600);
   CHECK(by_kind[0] > 100);
@@ -393,13 +392,16 @@ TEST_CASE("simulator: random programs with hazards are told the first one") {
     int64_t start = PredictCycles(p, m);
     for (int k = 0; k < 8; ++k) {
       Instruction i = RandomInstruction(m, &random);
-      i.start = start += int64_t(random() % 5);
-      p.instructions.push_back(i);
-    }
-    try {
-      CheckProgram(p, m);
-    } catch (const weft::UserError&) {
-      continue;
+      for (bool fits = false; !fits;) {
+        i.start = start += int64_t(random() % 5);
+        p.instructions.push_back(i);
+        try {
+          CheckProgram(p, m);
+          fits = true;
+        } catch (const weft::UserError&) {
+          p.instructions.pop_back();  // the slot is held
+        }
+      }
     }
     Simulator s(m, p);
     const NaiveRun naive = RunNaively(p, m, {});

@@ -2,6 +2,7 @@
 #include "naive_interpreter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -110,15 +111,23 @@ class Interpreter {
     run_.hazards.push_back({kind, now_.issue, cycle, now_.instruction, now_.element, std::get<0>(w),
                             std::get<1>(w), std::get<2>(w)});
   }
-  /// One port of one memory in one place.
+  /// One port of one memory in one place; an element reads before it writes.
   void UsePort(int memory, int64_t place, int64_t address, bool write, int64_t cycle) {
-    auto& [reads, writes] = ports_[{memory, place, cycle}];
-    ++(write ? writes : reads);
-    const Memory& mem = m_.memories[size_t(memory)];
-    if (mem.reads && reads > mem.reads) Report("read port", cycle, {memory, place, address});
-    if (mem.writes && writes > mem.writes) Report("write port", cycle, {memory, place, address});
-    if (mem.accesses && reads + writes > mem.accesses)
-      Report("access", cycle, {memory, place, address});
+    uses_[write].push_back({memory, place, address, cycle});
+  }
+  void CountPorts() {
+    for (const bool write : {false, true}) {
+      for (const auto& [memory, place, address, cycle] : uses_[write]) {
+        auto& [reads, writes] = ports_[{memory, place, cycle}];
+        ++(write ? writes : reads);
+        const Memory& mem = m_.memories[size_t(memory)];
+        const Word word{memory, place, address};
+        if (mem.reads && reads > mem.reads) Report("read port", cycle, word);
+        if (mem.writes && writes > mem.writes) Report("write port", cycle, word);
+        if (mem.accesses && reads + writes > mem.accesses) Report("access", cycle, word);
+      }
+      uses_[write].clear();
+    }
   }
   uint32_t Read(int memory, int64_t place, int64_t address) {
     const Word w{memory, place, address};
@@ -225,6 +234,7 @@ class Interpreter {
       Write(std::get<0>(word), std::get<1>(word), std::get<2>(word), value);
     }
     for (const auto& [word, value] : written_) run_.words[word] = value;
+    CountPorts();
   }
   static uint32_t Combine(const std::string& how, uint32_t a, uint32_t b) {
     if (how == "sum") return AsWord(AsFloat(a) + AsFloat(b));
@@ -258,6 +268,7 @@ class Interpreter {
   std::map<Word, std::vector<Touch>> touches_;
   std::map<std::tuple<int, int64_t, int64_t>, std::pair<int, int>> ports_;
   std::vector<std::pair<Word, uint32_t>> written_;
+  std::array<std::vector<std::tuple<int, int64_t, int64_t, int64_t>>, 2> uses_;  // reads, writes
 };
 
 }  // namespace

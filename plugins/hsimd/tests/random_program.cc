@@ -6,8 +6,8 @@
 #include <map>
 
 #include "../l1/check.h"
+#include "../l1/simulator.h"
 #include "../machine/alu_ops.h"
-#include "naive_interpreter.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -242,8 +242,10 @@ Program RandomProgram(const Machine& machine, int n, std::mt19937* random) {
   // Words to work with: the same in all places first, then some of each place's own.
   const auto add = [&](Instruction i) {
     i.start = PredictCycles(p, machine);
+    for (const Instruction& before : p.instructions)
+      i.start = std::max(i.start, before.start + CyclesHeld(before, machine));
     p.instructions.push_back(std::move(i));
-    if (!RunNaively(p, machine, {}).hazards.empty()) p.instructions.pop_back();
+    if (Simulator(machine, p).TryRun()) p.instructions.pop_back();
   };
   const auto link = [&](const char* unit, int target, int64_t base) {
     Instruction i;
@@ -281,13 +283,9 @@ Program RandomProgram(const Machine& machine, int n, std::mt19937* random) {
         fits = false;
       }
       if (fits) {
-        const NaiveRun run = RunNaively(p, machine, {});
-        if (run.hazards.empty()) break;
-        const bool never =
-            std::any_of(run.hazards.begin(), run.hazards.end(),
-                        [](const NaiveHazard& h) { return h.kind == "never written"; });
-        fits = false;
-        if (never) delay = 12;
+        const std::optional<Hazard> hazard = Simulator(machine, p).TryRun();
+        if (!hazard) break;
+        if (hazard->kind == HazardKind::kNeverWritten) delay = 12;
       }
       p.instructions.pop_back();
       next.start += 1 + int64_t((*random)() % 3);
