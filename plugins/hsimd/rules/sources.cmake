@@ -1,1 +1,2 @@
-hsimd_room(rules)
+hsimd_room(rules SOURCES across.cc axes.cc body.cc candidates.cc lowering.cc points.cc product.cc rule.cc
+  TESTS rules_test.cc)

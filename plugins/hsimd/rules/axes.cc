@@ -1,0 +1,403 @@
+/// axes.cc: reductions, classes of axes, and which of them have to stay in a place.
+#include "axes.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+
+#include "weft/codegen/expr/math.h"
+#include "weft/support/check.h"
+
+namespace hsimd {
+
+using weft::BinOp;
+using weft::DType;
+using weft::ExprKind;
+using weft::ExprNode;
+using weft::UnOp;
+
+namespace {
+
+int64_t FloorDiv(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+}  // namespace
+
+std::optional<Affine> AffineOf(const Expr& e) {
+  switch (e->kind()) {
+    case ExprKind::kConst:
+      return Affine{e->const_int(), {}};
+    case ExprKind::kIndex:
+      return Affine{0, {{e->index(), 1}}};
+    case ExprKind::kDim: {
+      if (!e->dim().is_const()) return std::nullopt;
+      return Affine{e->dim().value(), {}};
+    }
+    case ExprKind::kCast:
+      return weft::IsInt(e->dtype()) && weft::IsInt(e->operand(0)->dtype()) ? AffineOf(e->operand(0))
+                                                                            : std::nullopt;
+    case ExprKind::kUnary:
+      if (e->un_op() == UnOp::kNeg) {
+        auto a = AffineOf(e->operand(0));
+        if (!a) return a;
+        a->constant = -a->constant;
+        for (auto& [axis, c] : a->terms) c = -c;
+        return a;
+      }
+      return std::nullopt;
+    case ExprKind::kBinary: {
+      const BinOp op = e->bin_op();
+      if (op != BinOp::kAdd && op != BinOp::kSub && op != BinOp::kMul) return std::nullopt;
+      auto a = AffineOf(e->operand(0)), b = AffineOf(e->operand(1));
+      if (!a || !b) return std::nullopt;
+      if (op == BinOp::kMul) {
+        if (!a->terms.empty()) std::swap(a, b);
+        if (!a->terms.empty()) return std::nullopt;
+        b->constant *= a->constant;
+        for (auto& [axis, c] : b->terms) c *= a->constant;
+        if (a->constant == 0) b->terms.clear();
+        return b;
+      }
+      const int64_t sign = op == BinOp::kAdd ? 1 : -1;
+      a->constant += sign * b->constant;
+      for (const auto& [axis, c] : b->terms)
+        if ((a->terms[axis] += sign * c) == 0) a->terms.erase(axis);
+      return a;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+bool IsIndexOnly(const Expr& e) {
+  for (const ExprNode* n : weft::PostOrder({e}))
+    if (n->kind() == ExprKind::kLoad || n->kind() == ExprKind::kVariable ||
+        n->kind() == ExprKind::kReduce || n->kind() == ExprKind::kPhilox)
+      return false;
+  return true;
+}
+
+std::optional<int64_t> EvalIndex(const Expr& e, const std::vector<int64_t>& at) {
+  std::vector<int64_t> v;
+  std::unordered_map<const ExprNode*, int64_t> known;
+  for (const ExprNode* n : weft::PostOrder({e})) {
+    const auto in = [&](int i) { return known.at(n->operand(i).get()); };
+    const bool integral = weft::IsInt(n->dtype()) || n->dtype() == DType::kBool;
+    if (!integral) return std::nullopt;
+    int64_t r = 0;
+    switch (n->kind()) {
+      case ExprKind::kConst:
+        r = n->const_int();
+        break;
+      case ExprKind::kDim:
+        if (!n->dim().is_const()) return std::nullopt;
+        r = n->dim().value();
+        break;
+      case ExprKind::kIndex:
+        if (size_t(n->index()) >= at.size()) return std::nullopt;
+        r = at[size_t(n->index())];
+        break;
+      case ExprKind::kCast:
+        r = n->dtype() == DType::kBool ? in(0) != 0 : in(0);
+        break;
+      case ExprKind::kSelect:
+        r = in(0) ? in(1) : in(2);
+        break;
+      case ExprKind::kUnary:
+        if (n->un_op() == UnOp::kNeg)
+          r = -in(0);
+        else if (n->un_op() == UnOp::kNot)
+          r = !in(0);
+        else if (n->un_op() == UnOp::kAbs)
+          r = std::abs(in(0));
+        else if (n->un_op() == UnOp::kUnlikely)
+          r = in(0);
+        else
+          return std::nullopt;
+        break;
+      case ExprKind::kBinary: {
+        const int64_t a = in(0), b = in(1);
+        switch (n->bin_op()) {
+          case BinOp::kAdd: r = a + b; break;
+          case BinOp::kSub: r = a - b; break;
+          case BinOp::kMul: r = a * b; break;
+          case BinOp::kDiv: r = b ? a / b : 0; break;
+          case BinOp::kMod: r = b ? a % b : 0; break;
+          case BinOp::kFloorDiv: r = b ? FloorDiv(a, b) : 0; break;
+          case BinOp::kFloorMod: r = b ? a - FloorDiv(a, b) * b : 0; break;
+          case BinOp::kMin: r = std::min(a, b); break;
+          case BinOp::kMax: r = std::max(a, b); break;
+          case BinOp::kAnd: r = a & b; break;
+          case BinOp::kOr: r = a | b; break;
+          case BinOp::kXor: r = a ^ b; break;
+          case BinOp::kLt: r = a < b; break;
+          case BinOp::kLe: r = a <= b; break;
+          case BinOp::kGt: r = a > b; break;
+          case BinOp::kGe: r = a >= b; break;
+          case BinOp::kEq: r = a == b; break;
+          case BinOp::kNe: r = a != b; break;
+          default: return std::nullopt;
+        }
+        break;
+      }
+      default:
+        return std::nullopt;
+    }
+    known[n] = r;
+  }
+  return known.at(e.get());
+}
+
+std::vector<int> AxesOf(const Expr& e) {
+  std::set<int> axes;
+  for (const ExprNode* n : weft::PostOrder({e}))
+    if (n->kind() == ExprKind::kIndex) axes.insert(n->index());
+  return {axes.begin(), axes.end()};
+}
+
+namespace {
+
+/// Takes reductions out of expressions, inner ones first.
+class Splitter {
+ public:
+  explicit Splitter(OperatorParts* parts) : parts_(parts) {}
+
+  Expr Split(const Expr& root) {
+    // Iterative over the nodes outside reductions; bodies recurse by nesting, which is short.
+    std::unordered_map<const ExprNode*, Expr> now;
+    std::vector<std::pair<Expr, bool>> stack{{root, false}};
+    while (!stack.empty()) {
+      auto [e, done] = stack.back();
+      stack.pop_back();
+      if (now.count(e.get())) continue;
+      if (e->kind() == ExprKind::kReduce) {
+        now[e.get()] = Reduce(e);
+        continue;
+      }
+      if (!done) {
+        stack.emplace_back(e, true);
+        for (const Expr& o : e->operands()) stack.emplace_back(o, false);
+        continue;
+      }
+      now[e.get()] = Remake(e, now);
+    }
+    return now.at(root.get());
+  }
+
+ private:
+  static Expr Remake(const Expr& e, const std::unordered_map<const ExprNode*, Expr>& now) {
+    std::vector<Expr> o;
+    bool same = true;
+    for (const Expr& x : e->operands()) {
+      o.push_back(now.at(x.get()));
+      same &= o.back() == x;
+    }
+    if (same) return e;
+    switch (e->kind()) {
+      case ExprKind::kUnary: return Expr::Unary(e->un_op(), o[0]);
+      case ExprKind::kBinary: return Expr::Binary(e->bin_op(), o[0], o[1]);
+      case ExprKind::kSelect: return Expr::Select(o[0], o[1], o[2]);
+      case ExprKind::kCast: return Expr::Cast(e->dtype(), o[0]);
+      case ExprKind::kBitcast: return Expr::Bitcast(e->dtype(), o[0]);
+      case ExprKind::kFma: return Expr::Fma(o[0], o[1], o[2]);
+      case ExprKind::kCall: return Expr::Call(e->call(), o);
+      case ExprKind::kLoad: {
+        Expr guard;
+        if (e->has_guard()) {
+          guard = o.back();
+          o.pop_back();
+        }
+        return Expr::Load(e->buffer(), e->dtype(), o, guard);
+      }
+      default:
+        WEFT_THROW(kUnsupported, "an expression with random numbers");
+    }
+  }
+
+  Expr Reduce(const Expr& e) {
+    if (const auto it = done_.find(e.get()); it != done_.end()) return it->second;
+    ReducePart part;
+    part.op = e->reduce_op();
+    part.dtype = e->dtype();
+    weft::Indices fresh;
+    for (const weft::SymInt& extent : e->extents()) {
+      WEFT_CHECK(extent.is_const(), kUnsupported, "a reduction over a symbolic extent");
+      part.reduced.push_back(int(parts_->extents.size()));
+      fresh.push_back(Expr::Index(part.reduced.back()));
+      parts_->extents.push_back(extent.value());
+    }
+    part.body = Split(weft::ReduceBody(e, fresh));
+    for (int axis : AxesOf(part.body))
+      if (!std::count(part.reduced.begin(), part.reduced.end(), axis)) part.kept.push_back(axis);
+    part.buffer = int(parts_->spec.inputs.size() + parts_->reduces.size());
+    weft::Indices at;
+    for (int axis : part.kept) at.push_back(Expr::Index(axis));
+    Expr value = Expr::Load(part.buffer, part.dtype, at);
+    parts_->reduces.push_back(std::move(part));
+    keep_.push_back(e);
+    done_[e.get()] = value;
+    return value;
+  }
+
+  OperatorParts* parts_;
+  std::unordered_map<const ExprNode*, Expr> done_;
+  std::vector<Expr> keep_;  ///< nodes whose addresses are keys
+};
+
+void CheckTypes(const Expr& e) {
+  for (const ExprNode* n : weft::PostOrder({e})) {
+    const DType t = n->dtype();
+    if (t == DType::kF32 || t == DType::kI32 || t == DType::kU32 || t == DType::kBool ||
+        t == DType::kI64)
+      continue;
+    // Bodies that need more than 32 bits are said by the math function that brings them.
+    WEFT_THROW(kUnsupported, "values of type {} do not fit the machine's words of 32 bits",
+               weft::DTypeName(t));
+  }
+}
+
+std::vector<int64_t> Static(const weft::TensorSpec& spec, const char* what) {
+  std::vector<int64_t> dims;
+  for (const weft::SymInt& d : spec.dims) {
+    WEFT_CHECK(d.is_const(), kUnsupported, "an {} with a symbolic extent", what);
+    dims.push_back(d.value());
+    WEFT_CHECK(dims.back() >= 1, kUnsupported, "an {} without elements", what);
+  }
+  return dims;
+}
+
+}  // namespace
+
+OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
+  OperatorParts parts;
+  std::string why;
+  std::optional<weft::ComputeSpec> spec = weft::TryExpand(graph, node, &why);
+  WEFT_CHECK(spec, kUnsupported, "{}: {}", node->Describe(), why);
+  parts.spec = std::move(*spec);
+  for (const weft::TensorSpec& t : parts.spec.inputs) parts.input_shapes.push_back(Static(t, "operand"));
+  for (const weft::TensorSpec& t : parts.spec.outputs)
+    parts.output_shapes.push_back(Static(t, "result"));
+
+  // Results share axes where their shapes agree from the left; each has its own otherwise.
+  Splitter splitter(&parts);
+  std::vector<std::vector<int>> spaces;
+  std::map<std::vector<int64_t>, std::vector<int>> of_shape;
+  for (const std::vector<int64_t>& shape : parts.output_shapes) {
+    std::vector<int>& axes = of_shape[shape];
+    if (axes.empty())
+      for (int64_t d : shape) {
+        axes.push_back(int(parts.extents.size()));
+        parts.extents.push_back(d);
+      }
+    spaces.push_back(axes);
+  }
+  for (size_t k = 0; k < parts.spec.values.size(); ++k) {
+    weft::Indices at;
+    for (int axis : spaces[k]) at.push_back(Expr::Index(axis));
+    std::vector<weft::SymInt> dims;
+    for (int64_t d : parts.output_shapes[k]) dims.emplace_back(d);
+    Expr value = weft::SimplifyIndex(parts.spec.values[k], dims, weft::Facts());
+    value = weft::SubstituteIndices(weft::ExpandMath(value), at);
+    CheckTypes(value);
+    parts.results.push_back({int(k), spaces[k], splitter.Split(value)});
+  }
+
+  // Classes: axes that read one dimension of one operand as they are.
+  const size_t n = parts.extents.size();
+  parts.local.assign(n, false);
+  parts.classes.resize(n);
+  std::iota(parts.classes.begin(), parts.classes.end(), 0);
+  const auto root = [&](int a) {
+    while (parts.classes[size_t(a)] != a) a = parts.classes[size_t(a)];
+    return a;
+  };
+  const auto unite = [&](int a, int b) {
+    a = root(a);
+    b = root(b);
+    parts.classes[size_t(std::max(a, b))] = std::min(a, b);
+  };
+  for (const std::vector<int64_t>& shape : parts.input_shapes)
+    parts.input_axes.emplace_back(shape.size(), -1);
+  std::set<std::pair<size_t, int>> shifted;
+  const auto look = [&](const Expr& e) {
+    for (const ExprNode* node_at : weft::PostOrder({e})) {
+      if (node_at->kind() == ExprKind::kLoad) {
+        const size_t buffer = size_t(node_at->buffer());
+        for (int d = 0; d < node_at->num_indices(); ++d) {
+          const auto affine = AffineOf(node_at->operand(d));
+          WEFT_CHECK(affine, kUnsupported, "{}: an index that is not affine", node->Describe());
+          const int64_t size = buffer < parts.input_shapes.size()
+                                   ? parts.input_shapes[buffer][size_t(d)]
+                                   : parts.extents[size_t(
+                                         parts.reduces[buffer - parts.input_shapes.size()].kept[size_t(d)])];
+          const int pure = affine->pure();
+          if (pure >= 0 && parts.extents[size_t(pure)] == size) {
+            if (buffer >= parts.input_shapes.size()) {
+              unite(pure, parts.reduces[buffer - parts.input_shapes.size()].kept[size_t(d)]);
+              continue;
+            }
+            int& axis = parts.input_axes[buffer][size_t(d)];
+            if (axis >= 0) unite(axis, pure);
+            axis = pure;
+          } else {
+            for (const auto& [axis, c] : affine->terms) parts.local[size_t(axis)] = true;
+            // A dimension that is read at one place only, or shifted, lies in every place whole.
+            if (size > 1) shifted.emplace(buffer, d);
+          }
+        }
+      }
+      const bool guarded = node_at->kind() == ExprKind::kLoad && node_at->has_guard();
+      const bool select = node_at->kind() == ExprKind::kSelect;
+      if (guarded || select) {
+        const Expr& condition = guarded ? node_at->operands().back() : node_at->operand(0);
+        if (IsIndexOnly(condition))
+          for (int axis : AxesOf(condition)) parts.local[size_t(axis)] = true;
+      }
+    }
+  };
+  for (const ReducePart& part : parts.reduces) look(part.body);
+  for (const ResultPart& part : parts.results) look(part.value);
+  for (const auto& [buffer, d] : shifted) {
+    const size_t inputs = parts.input_shapes.size();
+    const int axis = buffer < inputs ? parts.input_axes[buffer][size_t(d)]
+                                     : parts.reduces[buffer - inputs].kept[size_t(d)];
+    if (axis >= 0) parts.local[size_t(axis)] = true;
+  }
+  for (size_t a = 0; a < n; ++a) parts.classes[a] = root(int(a));
+  // One axis of a class that must stay holds the others.
+  for (size_t a = 0; a < n; ++a)
+    if (parts.local[a]) parts.local[size_t(parts.classes[a])] = true;
+  for (size_t a = 0; a < n; ++a)
+    if (parts.local[size_t(parts.classes[a])]) parts.local[a] = true;
+  return parts;
+}
+
+std::optional<ProductPart> ProductOf(const ReducePart& part) {
+  if (part.op != weft::ReduceOp::kSum || part.dtype != DType::kF32) return std::nullopt;
+  const Expr& e = part.body;
+  if (e->kind() != ExprKind::kBinary || e->bin_op() != BinOp::kMul) return std::nullopt;
+  ProductPart p;
+  p.a = e->operand(0);
+  p.b = e->operand(1);
+  if (p.a->kind() != ExprKind::kLoad || p.b->kind() != ExprKind::kLoad) return std::nullopt;
+  const std::vector<int> in_a = AxesOf(p.a), in_b = AxesOf(p.b);
+  const auto has = [](const std::vector<int>& v, int axis) {
+    return std::find(v.begin(), v.end(), axis) != v.end();
+  };
+  for (int axis : part.kept) {
+    if (has(in_a, axis) && has(in_b, axis))
+      p.both.push_back(axis);
+    else
+      (has(in_a, axis) ? p.only_a : p.only_b).push_back(axis);
+  }
+  for (int axis : part.reduced) {
+    if (!has(in_a, axis) || !has(in_b, axis)) return std::nullopt;
+    p.inner.push_back(axis);
+  }
+  return p;
+}
+
+}  // namespace hsimd

@@ -1,0 +1,57 @@
+/// lowering.h: one operator on its way to a tile program; private to rules/.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "body.h"
+
+namespace hsimd {
+
+class Lowering {
+ public:
+  explicit Lowering(const LowerRequest& request);
+  TileProgram Run();
+
+ private:
+  // lowering.cc
+  void ChooseDigits();
+  void FillHoles(size_t input);
+  void LowerReduce(const ReducePart& part);
+  void LowerResults();
+  void Vectors(const std::vector<std::pair<Expr, Buffer>>& values, const std::vector<int>& kept,
+               const std::vector<int>& reduced, std::optional<weft::ReduceOp> combine,
+               weft::DType dtype);
+  void Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t word);
+  Buffer NewTemp(const std::string& name, const std::vector<int>& axes, weft::DType dtype);
+  int TakeScratch(const std::string& name, int64_t words, weft::DType dtype);
+  std::vector<Affine> Identity(const std::vector<int>& axes) const;
+
+  // product.cc
+  bool TryMatrix(const ReducePart& part, const Buffer& target);
+  bool Pad(const Expr& load, const ReducePart& part, Buffer* buffer, std::vector<Affine>* at);
+
+  // across.cc
+  /// Combines what the places of `level` hold of the words of `value`, for all of them.
+  void Across(int value, int level, weft::ReduceOp op, weft::DType dtype);
+  void AcrossRing(int value, int unit, int level, weft::ReduceOp op, weft::DType dtype);
+  void AcrossTree(int value, int level, weft::ReduceOp op, weft::DType dtype);
+
+  const LowerRequest& request_;
+  const Machine& machine_;
+  std::string note_;
+  OperatorParts parts_;
+  Points points_;
+  TileProgram tiles_;
+  std::vector<ScratchRange> scratch_;  ///< what is left
+  std::vector<Buffer> buffers_;        ///< by number of Load
+  std::vector<Buffer> outputs_;
+};
+
+std::optional<AluOp> CombineOp(weft::ReduceOp op, weft::DType dtype);
+/// The word that changes nothing.
+uint32_t NeutralWord(weft::ReduceOp op, weft::DType dtype);
+WordType WordTypeOf(weft::DType dtype);
+
+}  // namespace hsimd

@@ -1,0 +1,237 @@
+// Rules: what each of them makes of operators, executed word by word, against Weft's evaluator.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "../l2/emit.h"
+#include "../tests/direct_run.h"
+#include "rule.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/pass/evaluator.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
+#include "weft/support/error.h"
+
+namespace hsimd {
+namespace {
+
+using weft::DType;
+using weft::Graph;
+using weft::NodePtr;
+using weft::TensorPtr;
+
+/// A graph of one node with its shapes.
+Graph OneNode(const std::string& body) {
+  Graph g = weft::ParseGraph("weft 1\n" + body);
+  return weft::ApplyPasses(std::move(g), {"InferShape"});
+}
+
+NodePtr TheNode(const Graph& g) { return g.outputs[0].node; }
+
+struct Harness {
+  const Machine& machine;
+  const Graph& graph;
+  NodePtr node = TheNode(graph);
+  std::vector<TensorPtr> inputs, want;
+
+  Harness(const Machine& m, const Graph& g, uint64_t seed) : machine(m), graph(g) {
+    inputs = weft::MakeRandomInputs(graph, seed).tensors;
+    want = weft::GetEvaluator()->Eval(graph, inputs);
+  }
+
+  static uint32_t Word(const weft::Tensor& t, int64_t i) {
+    switch (t.dtype()) {
+      case DType::kF32: {
+        uint32_t w;
+        std::memcpy(&w, t.data_as<float>() + i, 4);
+        return w;
+      }
+      case DType::kBool: return t.data_as<uint8_t>()[i] != 0;
+      default: return uint32_t(int32_t(t.at_int(i)));
+    }
+  }
+
+  /// Calls f(place, address, element number) for every word of the layout that holds an element.
+  template <class F>
+  void EachWord(const Layout& layout, const F& f) const {
+    const int64_t pes = machine.PlacesOf(machine.pe()), words = Words(layout);
+    for (int64_t p = 0; p < pes; ++p) {
+      Place place;
+      int64_t rest = p;
+      for (int l = machine.pe(); l > 0; --l) {
+        place[machine.levels[size_t(l)].name] = rest % machine.levels[size_t(l)].count;
+        rest /= machine.levels[size_t(l)].count;
+      }
+      for (int64_t w = 0; w < words; ++w) {
+        place[kAddress] = w;
+        const auto index = IndexAt(layout, place);
+        if (!index) continue;
+        int64_t element = 0;
+        for (size_t d = 0; d < index->size(); ++d) element = element * layout.shape[d] + (*index)[d];
+        f(p, w, element);
+      }
+    }
+  }
+
+  struct Outcome {
+    int64_t cycles = 0;
+    double error = 0;  ///< largest, relative to 1 and the value
+  };
+
+  std::vector<int> pe_memories;
+  Outcome Run(const LayoutCandidate& candidate) {
+    // Operands in turn in the memories that hold most; scratch in all, values after it.
+    std::vector<int64_t> next(machine.memories.size(), 0);
+    std::vector<ScratchRange> scratch;
+    std::vector<int> homes;
+    int64_t most = 0;
+    for (size_t m = 0; m < machine.memories.size(); ++m) {
+      const Memory& memory = machine.memories[m];
+      if (memory.off_chip || memory.name == "A") continue;
+      const int64_t words = memory.level == machine.pe() ? memory.words / 2 : memory.words;
+      scratch.push_back({int(m), 0, words});
+      next[m] = words;
+      if (memory.level == machine.pe()) most = std::max(most, memory.words);
+    }
+    for (size_t m = machine.memories.size(); m-- > 0;)
+      if (machine.memories[m].level == machine.pe() && machine.memories[m].words == most &&
+          machine.memories[m].name != "A")
+        homes.push_back(int(m));
+    // Results that are results of small memories keep theirs whole.
+    for (ScratchRange& r : scratch)
+      if (machine.memories[size_t(r.memory)].words < most) r.words = machine.memories[size_t(r.memory)].words;
+    size_t turn = 0;
+    const auto place = [&](const Layout& layout) {
+      const int memory = homes[turn++ % homes.size()];
+      TilePlace p{memory, next[size_t(memory)], layout};
+      next[size_t(memory)] += Words(layout);
+      return p;
+    };
+    LowerRequest request{graph, node, machine, {}, {}, scratch};
+    for (const Layout& layout : candidate.inputs) request.inputs.push_back(place(layout));
+    for (const Layout& layout : candidate.outputs) request.outputs.push_back(place(layout));
+    const TileProgram tiles = LowerNode(request);
+    const std::string text = PrintTiles(tiles, machine);
+    REQUIRE(PrintTiles(ParseTiles(text, machine, "text"), machine) == text);
+    const Program program = PlaceBlocks(tiles, machine, EmitTiles(tiles, machine));
+    DirectRun run(machine);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      EachWord(candidate.inputs[i], [&](int64_t p, int64_t w, int64_t e) {
+        run.At(request.inputs[i].memory, p, request.inputs[i].base + w) = Word(*inputs[i], e);
+      });
+    run.Run(program.instructions);
+    Outcome outcome;
+    outcome.cycles = run.cycles();
+    for (size_t k = 0; k < want.size(); ++k)
+      EachWord(candidate.outputs[k], [&](int64_t p, int64_t w, int64_t e) {
+        const uint32_t got = run.At(request.outputs[k].memory, p, request.outputs[k].base + w);
+        const uint32_t expected = Word(*want[k], e);
+        if (want[k]->dtype() != DType::kF32) {
+          if (got != expected) outcome.error = 1e9;
+          return;
+        }
+        float a, b;
+        std::memcpy(&a, &got, 4);
+        std::memcpy(&b, &expected, 4);
+        if (std::isnan(b) || std::isinf(b)) {
+          if (!(std::isnan(a) && std::isnan(b)) && a != b) outcome.error = 1e9;
+          return;
+        }
+        const double error = std::fabs(double(a) - double(b)) / std::max(1.0, std::fabs(double(b)));
+        if (!(error <= outcome.error)) outcome.error = error;
+      });
+    return outcome;
+  }
+};
+
+/// Runs a node under its candidates, at most `most` of them, spread over all; the fewest cycles.
+int64_t CheckAll(const std::string& machine_name, const std::string& body, size_t most = 12,
+                 double tolerance = 1e-5) {
+  CAPTURE(body);
+  CAPTURE(machine_name);
+  const Machine machine = FindMachine(machine_name);
+  const Graph graph = OneNode(body);
+  Harness harness(machine, graph, 3);
+  const std::vector<LayoutCandidate> candidates =
+      LayoutCandidates(graph, TheNode(graph), machine);
+  REQUIRE(!candidates.empty());
+  CHECK(candidates.size() <= size_t(kMaxCandidates));
+  int64_t best = -1;
+  const size_t step = std::max<size_t>(1, candidates.size() / most);
+  for (size_t c = 0; c < candidates.size(); c += step) {
+    CAPTURE(candidates[c].name);
+    CAPTURE(PrintLayout(candidates[c].outputs[0]));
+    const Harness::Outcome outcome = harness.Run(candidates[c]);
+    CHECK(outcome.error <= tolerance);
+    if (best < 0 || outcome.cycles < best) best = outcome.cycles;
+  }
+  return best;
+}
+
+TEST_CASE("element-wise bodies from their Expr, with broadcasts") {
+  CheckAll("tree64", "graph @g(%x: f32[8, 20], %b: f32[20]) -> (%y) {\n  %y = Add(%x, %b) : ?\n}\n");
+  CheckAll("tree64", "graph @g(%x: f32[8, 1], %b: f32[20]) -> (%y) {\n  %y = Mul(%x, %b) : ?\n}\n");
+  for (const char* op : {"Exp", "Tanh", "Erf", "Sigmoid", "Log", "Relu", "Sqrt", "Abs", "Gelu"}) {
+    CAPTURE(op);
+    CheckAll("tree64", std::string("graph @g(%x: f32[6, 10]) -> (%y) {\n  %y = ") + op + "(%x) : ?\n}\n", 4);
+  }
+  CheckAll("tree64", "graph @g(%x: f32[30], %z: f32[30]) -> (%y) {\n  %y = Less(%x, %z) : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%c: bool[7, 5], %x: f32[7, 5], %z: f32[5]) -> (%y) {\n  %y = Where(%c, %x, %z) : ?\n}\n");
+  CheckAll("tree64", "graph @g(%x: i32[30], %z: i32[30]) -> (%y) {\n  %y = Mul(%x, %z) : ?\n}\n");
+}
+
+TEST_CASE("index maps that are affine") {
+  CheckAll("tree64", "graph @g(%x: f32[8, 12]) -> (%y) {\n  %y = Transpose(%x) {perm = [1, 0]} : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%x: f32[4, 6], %z: f32[4, 5]) -> (%y) {\n  %y = Concat(%x, %z) {axis = 1} : ?\n}\n");
+}
+
+TEST_CASE("reductions over every axis, within a place and across places") {
+  for (const char* op : {"ReduceSum", "ReduceMax", "ReduceMean"})
+    for (const char* axes : {"[0]", "[1]", "[2]", "[0, 2]", "[0, 1, 2]"}) {
+      CAPTURE(op);
+      CAPTURE(axes);
+      const std::string n = std::string(axes) == "[0]"      ? "1"
+                            : std::string(axes) == "[1]"    ? "1"
+                            : std::string(axes) == "[2]"    ? "1"
+                            : std::string(axes) == "[0, 2]" ? "2"
+                                                            : "3";
+      CheckAll("tree64",
+               std::string("graph @g(%x: f32[4, 8, 12]) -> (%y) {\n  %a = Constant() {value = i64[") + n +
+                   "] " + axes + "} : i64[" + n + "]\n  %y = " + op + "(%x, %a) {keepdims = 0} : ?\n}\n",
+               10);
+    }
+}
+
+TEST_CASE("products of any sizes") {
+  CheckAll("tree64", "graph @g(%a: f32[16, 16], %b: f32[16, 16]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+  CheckAll("tree64", "graph @g(%a: f32[7, 13], %b: f32[13, 5]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%a: f32[3, 9, 6], %b: f32[3, 6, 10]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%a: f32[12, 9], %b: f32[20, 9], %c: f32[20]) -> (%y) {\n"
+           "  %y = Gemm(%a, %b, %c) {transB = 1} : ?\n}\n");
+  CheckAll("toy4", "graph @g(%a: f32[4, 3], %b: f32[3, 2]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+}
+
+TEST_CASE("convolutions and pooling") {
+  CheckAll("tree64",
+           "graph @g(%x: f32[2, 8, 7, 7], %w: f32[8, 8, 3, 3]) -> (%y) {\n"
+           "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n}\n", 8);
+  CheckAll("tree64",
+           "graph @g(%x: f32[2, 4, 9, 9], %w: f32[8, 4, 3, 3], %b: f32[8]) -> (%y) {\n"
+           "  %y = Conv(%x, %w, %b) {pads = [1, 1, 1, 1], strides = [2, 2]} : ?\n}\n", 8);
+  CheckAll("tree64",
+           "graph @g(%x: f32[2, 8, 8, 8]) -> (%y) {\n"
+           "  %y = MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]} : ?\n}\n", 8);
+  CheckAll("tree64",
+           "graph @g(%x: f32[2, 8, 7, 7]) -> (%y) {\n"
+           "  %y = AveragePool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]} : ?\n}\n",
+           8);
+}
+
+}  // namespace
+}  // namespace hsimd
