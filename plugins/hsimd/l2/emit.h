@@ -38,4 +38,7 @@ Program PlaceBlocks(const TileProgram& program, const Machine& machine,
 /// does. Of several units the one with the most operations.
 std::optional<std::pair<int, int>> FindAluOp(const Machine& machine, AluOp op);
 
+/// Whether the matrix unit can have blocks of A from `memory`: there is a unit that brings them.
+bool MatrixTakesFrom(const Machine& machine, int memory);
+
 }  // namespace hsimd

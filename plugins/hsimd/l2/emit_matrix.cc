@@ -57,12 +57,21 @@ std::optional<Loader> FindLoader(const Machine& machine, int mat, int from, int 
   return std::nullopt;
 }
 
+int MatrixUnit(const Machine& machine) {
+  for (size_t u = 0; u < machine.units.size(); ++u)
+    if (machine.units[u].kind == UnitKind::kMatrix) return int(u);
+  return -1;
+}
+
 }  // namespace
 
+bool MatrixTakesFrom(const Machine& machine, int memory) {
+  const int mat = MatrixUnit(machine);
+  return mat >= 0 && FindLoader(machine, mat, memory, int(machine.levels.back().count));
+}
+
 void Emitter::Matrix(const MatrixOp& op) {
-  int mat = -1;
-  for (size_t u = 0; u < machine_.units.size(); ++u)
-    if (machine_.units[u].kind == UnitKind::kMatrix) mat = int(u);
+  const int mat = MatrixUnit(machine_);
   WEFT_CHECK(mat >= 0, kUnsupported, "{}: machine '{}' has no matrix unit", op.note, machine_.name);
   const int fan = int(machine_.levels.back().count);
   const size_t nr = op.rows.size(), ni = op.inner.size(), nc = op.columns.size();

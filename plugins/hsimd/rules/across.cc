@@ -2,6 +2,7 @@
 /// down again; where they have no such mode, every place gets what the others have and combines it.
 #include <algorithm>
 
+#include "../l2/emitter.h"
 #include "lowering.h"
 #include "weft/support/check.h"
 
@@ -60,7 +61,7 @@ void Lowering::Across(int value, int level, ReduceOp op, DType dtype) {
     if (unit.kind != UnitKind::kRing || unit.child != level || level != machine_.pe()) continue;
     for (size_t o = 0; o < unit.ops.size(); ++o)
       if (unit.ops[o].shift == 1 || unit.ops[o].shift == -1) {
-        AcrossRing(value, int(u), level, op, dtype);
+        AcrossRing(value, int(u), int(o), op, dtype);
         return;
       }
   }
@@ -68,35 +69,79 @@ void Lowering::Across(int value, int level, ReduceOp op, DType dtype) {
 }
 
 /// What a neighbour has is passed on from place to place, each adding it to its own.
-void Lowering::AcrossRing(int value, int unit, int level, ReduceOp op, DType dtype) {
-  const int64_t words = tiles_.values[size_t(value)].words;
-  const std::vector<ScratchRange> saved = scratch_;
-  const int passing = TakeScratch("ring", words, dtype);
-  const std::vector<UnitOp>& ops = machine_.units[size_t(unit)].ops;
-  int mode = 0;
-  for (size_t o = 0; o < ops.size(); ++o)
-    if (ops[o].shift == 1 || ops[o].shift == -1) mode = int(o);
-  for (int64_t turn = 1; turn < machine_.levels[size_t(level)].count; ++turn) {
-    TransferOp pass;
-    pass.unit = unit;
-    pass.op = mode;
-    pass.counts = {words};
-    pass.source = {turn == 1 ? value : passing, 0, {1}};
-    pass.target = {passing, 0, {1}};
-    pass.note = note_;
-    tiles_.ops.emplace_back(pass);
-    VectorOp add;
-    add.note = note_;
-    add.counts = {words};
-    add.inputs = {{value, 0, {1}}, {passing, 0, {1}}};
-    add.steps = {{*CombineOp(op, dtype), {BodyOperand::Input(0), BodyOperand::Input(1)}}};
-    add.results = {{BodyOperand::Step(0), {value, 0, {1}}, std::nullopt, false}};
-    tiles_.ops.emplace_back(std::move(add));
+void Lowering::AcrossRing(int value, int unit, int mode, ReduceOp op, DType dtype) {
+  const TileValue of = tiles_.values[size_t(value)];
+  // Passed on in a memory that reads and writes in one cycle, half of its scratch at a time.
+  ScratchRange* range = nullptr;
+  for (ScratchRange& r : scratch_)
+    if (PortsAllow(machine_, {r.memory}, r.memory) && PortsAllow(machine_, {of.memory}, r.memory) &&
+        MayRead(machine_, unit, r.memory) && MayWrite(machine_, unit, r.memory) && r.words > 1 &&
+        machine_.memories[size_t(r.memory)].level == machine_.pe() &&
+        (!range || r.words > range->words))
+      range = &r;
+  WEFT_CHECK(range, kLimit, "{}: needs scratch in a memory that {} reads and writes in one cycle",
+             note_, machine_.units[size_t(unit)].name);
+  int64_t piece = std::min(of.words, range->words / 2);
+  int passing = -1;
+  for (const auto& [from, ring] : rings_)
+    if (from == of.memory) passing = ring;
+  if (passing >= 0) {
+    piece = std::min(piece, tiles_.values[size_t(passing)].words);
+  } else {
+    range->words -= piece;
+    TileValue v;
+    v.name = "ring" + std::to_string(tiles_.values.size());
+    v.type = WordTypeOf(dtype);
+    v.memory = range->memory;
+    v.base = range->base + range->words;
+    v.words = piece;
+    passing = tiles_.AddValue(std::move(v));
+    rings_.emplace_back(of.memory, passing);
   }
-  scratch_ = saved;
+  for (int64_t from = 0; from < of.words; from += piece) {
+    const int64_t words = std::min(piece, of.words - from);
+    for (int64_t turn = 1; turn < machine_.levels.back().count; ++turn) {
+      TransferOp pass;
+      pass.unit = unit;
+      pass.op = mode;
+      pass.counts = {words};
+      pass.source = turn == 1 ? TileStream{value, from, {1}} : TileStream{passing, 0, {1}};
+      pass.target = {passing, 0, {1}};
+      pass.note = note_;
+      tiles_.ops.emplace_back(std::move(pass));
+      VectorOp add;
+      add.note = note_;
+      add.counts = {words};
+      add.inputs = {{value, from, {1}}, {passing, 0, {1}}};
+      add.steps = {{*CombineOp(op, dtype), {BodyOperand::Input(0), BodyOperand::Input(1)}}};
+      add.results = {{BodyOperand::Step(0), {value, from, {1}}, std::nullopt, false}};
+      tiles_.ops.emplace_back(std::move(add));
+    }
+  }
 }
 
 void Lowering::AcrossTree(int value, int level, ReduceOp op, DType dtype) {
+  // As many words at a time as the parents have room for, a few buffers each.
+  const TileValue whole = tiles_.values[size_t(value)];
+  int64_t piece = whole.words;
+  for (const ScratchRange& range : scratch_) {
+    const Memory& memory = machine_.memories[size_t(range.memory)];
+    if (memory.off_chip || memory.level >= machine_.pe()) continue;
+    const int64_t below = machine_.PlacesOf(machine_.pe()) / machine_.PlacesOf(memory.level);
+    piece = std::min(piece, std::max<int64_t>(1, range.words / (4 * below)));
+  }
+  for (int64_t from = 0; from < whole.words; from += piece) {
+    TileValue part = whole;
+    part.name = "part" + std::to_string(tiles_.values.size());
+    part.role = TileValue::Role::kScratch;
+    part.layout.reset();
+    part.base += from;
+    part.words = std::min(piece, whole.words - from);
+    AcrossPiece(tiles_.AddValue(std::move(part)), level, op, dtype);
+  }
+}
+
+void Lowering::AcrossPiece(int value, int level, ReduceOp op, DType dtype) {
   // Links from the PEs up to above the level.
   std::vector<Hop> hops;
   for (int child = machine_.pe(); child >= level;) {
@@ -117,6 +162,11 @@ void Lowering::AcrossTree(int value, int level, ReduceOp op, DType dtype) {
   }
 
   const std::vector<ScratchRange> saved = scratch_;
+  // Bodies have their temporaries in what is left of the PEs' scratch, so that stays taken.
+  const auto give_back = [&] {
+    for (size_t i = 0; i < scratch_.size(); ++i)
+      if (machine_.memories[size_t(scratch_[i].memory)].level != machine_.pe()) scratch_[i] = saved[i];
+  };
   // A range of scratch on a level.
   const auto range_on = [&](int on, int64_t words) {
     for (ScratchRange& range : scratch_) {
@@ -192,7 +242,7 @@ void Lowering::AcrossTree(int value, int level, ReduceOp op, DType dtype) {
     const int back = hops.size() == 1 ? value : range_on(top.child, n);
     transfer(top.down, down, sum, width, back, 1, n);
     if (hops.size() > 1) spread(back, value);
-    scratch_ = saved;
+    give_back();
     return;
   }
 
@@ -219,8 +269,12 @@ void Lowering::AcrossTree(int value, int level, ReduceOp op, DType dtype) {
     t.note = note_;
     tiles_.ops.emplace_back(std::move(t));
   }
-  const int other = TakeScratch("across", tiles_.values[size_t(value)].words, dtype);
-  const int total = TakeScratch("across", tiles_.values[size_t(value)].words, dtype);
+  const auto pe_scratch = [&](int* kept) {
+    if (*kept < 0 || tiles_.values[size_t(*kept)].words < tiles_.values[size_t(value)].words)
+      *kept = TakeScratch("across", tiles_.values[size_t(value)].words, dtype);
+    return *kept;
+  };
+  const int other = pe_scratch(&across_other_), total = pe_scratch(&across_total_);
   const int landing = hops.size() == 1 ? other : range_on(top.child, n);
   const int64_t local = tiles_.values[size_t(value)].words;
   for (int64_t from = 0; from < count; ++from) {
@@ -245,7 +299,7 @@ void Lowering::AcrossTree(int value, int level, ReduceOp op, DType dtype) {
     if (hops.size() > 1) {
       const std::vector<ScratchRange> now = scratch_;
       spread(landing, other);
-      scratch_ = now;
+      scratch_ = now;  // memories of parents alone were taken
     }
     VectorOp add;
     add.note = note_;
@@ -267,7 +321,7 @@ void Lowering::AcrossTree(int value, int level, ReduceOp op, DType dtype) {
   copy.inputs = {{total, 0, {1}}};
   copy.results = {{BodyOperand::Input(0), {value, 0, {1}}, std::nullopt, false}};
   tiles_.ops.emplace_back(std::move(copy));
-  scratch_ = saved;
+  give_back();
 }
 
 }  // namespace hsimd

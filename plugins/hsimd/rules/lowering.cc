@@ -191,15 +191,16 @@ void Lowering::FillHoles(size_t input) {
   }
 }
 
-int Lowering::TakeScratch(const std::string& name, int64_t words, DType dtype) {
+int Lowering::TakeScratch(const std::string& name, int64_t words, DType dtype, int memory) {
   // The largest range, so that small ones stay for bodies; from its end.
   ScratchRange* best = nullptr;
   for (ScratchRange& range : scratch_)
     if (machine_.memories[size_t(range.memory)].level == machine_.pe() &&
-        (!best || range.words > best->words))
+        (memory < 0 || range.memory == memory) && (!best || range.words > best->words))
       best = &range;
   WEFT_CHECK(best && best->words >= words, kLimit,
-             "{}: needs {} words of scratch in a memory of the PEs, {} are left", note_, words,
+             "{}: needs {} words of scratch in {}, {} are left", note_, words,
+             memory < 0 ? "a memory of the PEs" : machine_.memories[size_t(memory)].name,
              best ? best->words : 0);
   best->words -= words;
   TileValue v;

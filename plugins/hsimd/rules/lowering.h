@@ -25,7 +25,8 @@ class Lowering {
                weft::DType dtype);
   void Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t word);
   Buffer NewTemp(const std::string& name, const std::vector<int>& axes, weft::DType dtype);
-  int TakeScratch(const std::string& name, int64_t words, weft::DType dtype);
+  /// `memory`: the one that it has to be; -1: any of the PEs.
+  int TakeScratch(const std::string& name, int64_t words, weft::DType dtype, int memory = -1);
   std::vector<Affine> Identity(const std::vector<int>& axes) const;
 
   // product.cc
@@ -35,8 +36,9 @@ class Lowering {
   // across.cc
   /// Combines what the places of `level` hold of the words of `value`, for all of them.
   void Across(int value, int level, weft::ReduceOp op, weft::DType dtype);
-  void AcrossRing(int value, int unit, int level, weft::ReduceOp op, weft::DType dtype);
+  void AcrossRing(int value, int unit, int mode, weft::ReduceOp op, weft::DType dtype);
   void AcrossTree(int value, int level, weft::ReduceOp op, weft::DType dtype);
+  void AcrossPiece(int value, int level, weft::ReduceOp op, weft::DType dtype);
 
   const LowerRequest& request_;
   const Machine& machine_;
@@ -47,6 +49,8 @@ class Lowering {
   std::vector<ScratchRange> scratch_;  ///< what is left
   std::vector<Buffer> buffers_;        ///< by number of Load
   std::vector<Buffer> outputs_;
+  int across_other_ = -1, across_total_ = -1;
+  std::vector<std::pair<int, int>> rings_;  ///< memory of what is passed on, value it passes through
 };
 
 std::optional<AluOp> CombineOp(weft::ReduceOp op, weft::DType dtype);

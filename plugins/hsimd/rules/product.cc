@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "../l2/emit.h"
 #include "lowering.h"
 #include "weft/support/check.h"
 
@@ -158,6 +159,23 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
   if (crossed < 0 || ReadsOnPe(a_buffer, a_at, crossed, machine_)) return false;
   if (a->has_guard()) return false;
   if (x->has_guard() && !Pad(x, part, &x_buffer, &x_at)) return false;
+
+  // A comes from where the matrix unit's loader reads.
+  const TileValue a_value = tiles_.values[size_t(a_buffer.value)];
+  if (!MatrixTakesFrom(machine_, a_value.memory)) {
+    int memory = -1;
+    for (const ScratchRange& range : scratch_)
+      if (range.words >= a_value.words && MatrixTakesFrom(machine_, range.memory)) memory = range.memory;
+    if (memory < 0) return false;
+    const int copied = TakeScratch("a", a_value.words, weft::DType::kF32, memory);
+    VectorOp copy;
+    copy.note = note_;
+    copy.counts = {a_value.words};
+    copy.inputs = {{a_buffer.value, 0, {1}}};
+    copy.results = {{BodyOperand::Input(0), {copied, 0, {1}}, std::nullopt, false}};
+    tiles_.ops.emplace_back(std::move(copy));
+    a_buffer.value = copied;
+  }
 
   Box box;
   const auto add = [&](const std::vector<int>& axes) {

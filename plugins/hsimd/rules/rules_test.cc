@@ -200,7 +200,7 @@ TEST_CASE("reductions over every axis, within a place and across places") {
                             : std::string(axes) == "[0, 2]" ? "2"
                                                             : "3";
       CheckAll("tree64",
-               std::string("graph @g(%x: f32[4, 8, 12]) -> (%y) {\n  %a = Constant() {value = i64[") + n +
+               std::string("graph @g(%x: f32[4, 8, 12]) -> (%y) {\n  %a = Constant() {value = tensor i64[") + n +
                    "] " + axes + "} : i64[" + n + "]\n  %y = " + op + "(%x, %a) {keepdims = 0} : ?\n}\n",
                10);
     }
