@@ -56,7 +56,7 @@ class Pool {
 
 class History {
  public:
-  History(const Machine& machine, const PlaceSets& places, size_t instructions)
+  History(const Machine& machine, const PlaceTable& places, size_t instructions)
       : places_(places), pages_(machine.memories.size()), into_(instructions) {}
 
   void Read(int memory, int64_t word, int places, int instruction, int64_t offset) {
@@ -134,7 +134,7 @@ class History {
       into[it->second].distance = std::max(into[it->second].distance, distance);
   }
 
-  const PlaceSets& places_;
+  const PlaceTable& places_;
   std::vector<std::vector<std::vector<int>>> pages_;
   Pool<Record> records_;
   Pool<ReaderNode> readers_;
@@ -276,7 +276,7 @@ void MakeGroups(std::vector<std::vector<Distance>>& into, Dependences* out) {
 }  // namespace
 
 Dependences FindDependences(const Machine& machine, const std::vector<Block>& blocks,
-                            PlaceSets* places) {
+                            PlaceTable* places) {
   Dependences out;
   std::vector<int> block_begins;
   int64_t begin = 0;

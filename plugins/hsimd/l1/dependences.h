@@ -34,6 +34,6 @@ struct Dependences {
 };
 
 Dependences FindDependences(const Machine& machine, const std::vector<Block>& blocks,
-                            PlaceSets* places);
+                            PlaceTable* places);
 
 }  // namespace hsimd

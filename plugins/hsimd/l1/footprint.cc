@@ -18,9 +18,9 @@ bool SameStream(const Stream& a, const Stream& b) {
 
 }  // namespace
 
-PlaceSets::PlaceSets(const Machine& machine) : machine_(machine) {}
+PlaceTable::PlaceTable(const Machine& machine) : machine_(machine) {}
 
-std::vector<uint64_t> PlaceSets::Normal(const Mask& mask, int level) const {
+std::vector<uint64_t> PlaceTable::Normal(const Mask& mask, int level) const {
   if (size_t(level) >= mask.levels.size()) return {};
   const std::vector<uint64_t>& set = mask.levels[size_t(level)];
   const int64_t count = machine_.levels[size_t(level)].count;
@@ -29,7 +29,7 @@ std::vector<uint64_t> PlaceSets::Normal(const Mask& mask, int level) const {
   return all ? std::vector<uint64_t>{} : set;
 }
 
-int PlaceSets::Intern(Set set) {
+int PlaceTable::Intern(Set set) {
   while (!set.empty() && set.back().empty()) set.pop_back();
   const auto [it, is_new] = numbers_.emplace(set, int(sets_.size()));
   if (!is_new) return it->second;
@@ -63,7 +63,7 @@ int PlaceSets::Intern(Set set) {
   return it->second;
 }
 
-int PlaceSets::Of(const Mask& mask, int level, int shift) {
+int PlaceTable::Of(const Mask& mask, int level, int shift) {
   Set set;
   for (int l = 0; l <= level; ++l) set.push_back(Normal(mask, l));
   if (shift != 0 && !set.back().empty()) {
@@ -78,10 +78,11 @@ int PlaceSets::Of(const Mask& mask, int level, int shift) {
   return Intern(std::move(set));
 }
 
-bool PlaceSets::Meet(int a, int b) const { return meet_[size_t(a)][size_t(b)] != 0; }
-bool PlaceSets::Within(int a, int b) const { return within_[size_t(a)][size_t(b)] != 0; }
+bool PlaceTable::Meet(int a, int b) const { return meet_[size_t(a)][size_t(b)] != 0; }
+bool PlaceTable::Within(int a, int b) const { return within_[size_t(a)][size_t(b)] != 0; }
 
-std::vector<int64_t> PlaceSets::OffsetsOf(const Mask& mask, const std::vector<int>& indexed) const {
+std::vector<int64_t> PlaceTable::OffsetsOf(const Mask& mask,
+                                           const std::vector<int>& indexed) const {
   std::vector<int64_t> offsets{0};
   std::vector<int> levels = indexed;
   std::sort(levels.rbegin(), levels.rend());
@@ -99,7 +100,7 @@ std::vector<int64_t> PlaceSets::OffsetsOf(const Mask& mask, const std::vector<in
   return offsets;
 }
 
-Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceSets* places) {
+Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable* places) {
   WEFT_ICHECK(in.unit >= 0 && size_t(in.unit) < machine.units.size(), "unit {}", in.unit);
   const Unit& unit = machine.units[size_t(in.unit)];
   WEFT_ICHECK(in.op >= 0 && size_t(in.op) < unit.ops.size(), "operation {} of {}", in.op,

@@ -11,9 +11,9 @@
 namespace hsimd {
 
 /// Sets of places of one level, each once: products of sets of places within a parent.
-class PlaceSets {
+class PlaceTable {
  public:
-  explicit PlaceSets(const Machine& machine);
+  explicit PlaceTable(const Machine& machine);
   /// The places of `level` that a mask leaves; moved on by `shift` within their parent.
   int Of(const Mask& mask, int level, int shift = 0);
   bool Meet(int a, int b) const;
@@ -56,7 +56,7 @@ struct Footprint {
   int64_t finished = 0;  ///< first cycle in which nothing is under way
 };
 
-Footprint FootprintOf(const Machine& machine, const Instruction& instruction, PlaceSets* places);
+Footprint FootprintOf(const Machine& machine, const Instruction& instruction, PlaceTable* places);
 
 /// Calls visit(address) for element `digits` of a touch.
 template <class Visit>

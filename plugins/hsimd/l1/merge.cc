@@ -39,7 +39,7 @@ class Random {
 
 class Merger {
  public:
-  Merger(const Machine& machine, const Dependences& program, const PlaceSets& places,
+  Merger(const Machine& machine, const Dependences& program, const PlaceTable& places,
          const MergeEffort& effort)
       : program_(program), places_(places), resources_(machine), effort_(effort) {
     const size_t n = program.groups.size();
@@ -224,7 +224,7 @@ class Merger {
   }
 
   const Dependences& program_;
-  const PlaceSets& places_;
+  const PlaceTable& places_;
   Resources resources_;
   const MergeEffort& effort_;
   Direction forward_, backward_;
@@ -247,7 +247,7 @@ MergedProgram WithStarts(const Dependences& program, const Starts& starts) {
 }  // namespace
 
 MergedProgram SequenceBlocks(const Machine& machine, const std::vector<Block>& blocks) {
-  PlaceSets places(machine);
+  PlaceTable places(machine);
   MergedProgram out;
   int64_t begin = 0;
   for (const Block& block : blocks) {
@@ -268,7 +268,7 @@ MergedProgram SequenceBlocks(const Machine& machine, const std::vector<Block>& b
 
 MergedProgram MergeBlocks(const Machine& machine, const std::vector<Block>& blocks,
                           const MergeEffort& effort) {
-  PlaceSets places(machine);
+  PlaceTable places(machine);
   const Dependences program = FindDependences(machine, blocks, &places);
   Merger merger(machine, program, places, effort);
   merger.Improve();

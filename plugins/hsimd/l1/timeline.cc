@@ -101,7 +101,7 @@ Demand Mirrored(const Demand& demand) {
   return out;
 }
 
-Timeline::Timeline(const Resources& resources, const PlaceSets& places)
+Timeline::Timeline(const Resources& resources, const PlaceTable& places)
     : places_(places), busy_(size_t(resources.slots())) {
   for (int capacity : resources.ports()) ports_.push_back({capacity, {}});
 }

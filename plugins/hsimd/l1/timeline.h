@@ -50,7 +50,7 @@ Demand Mirrored(const Demand& demand);
 
 class Timeline {
  public:
-  Timeline(const Resources& resources, const PlaceSets& places);
+  Timeline(const Resources& resources, const PlaceTable& places);
   /// The first cycle >= `earliest` in which the demand fits (of narrow gaps only the first ones are
   /// looked at). Adds what it looked at to *work.
   int64_t FirstFit(const Demand& demand, int64_t earliest, int64_t* work) const;
@@ -67,7 +67,7 @@ class Timeline {
   int64_t Conflict(const Demand::SlotRun& run, int64_t start, int64_t* work) const;
   int64_t Conflict(const Demand::PortRun& run, int64_t start, int64_t* work) const;
 
-  const PlaceSets& places_;
+  const PlaceTable& places_;
   std::vector<std::map<int64_t, int64_t>> busy_;  ///< by slot: begin to end, merged
   std::vector<Port> ports_;
 };
