@@ -29,6 +29,7 @@ Bank::Bank(int index, const Memory& memory, int64_t places, int64_t words, int64
       places_(places),
       row_(RowOf(places)),
       has_ports_(memory.reads || memory.writes || memory.accesses),
+      off_chip_(memory.off_chip),
       sets_(sets) {
   const auto most = [](int ports) {
     return ports ? int64_t(ports) : std::numeric_limits<int64_t>::max();
@@ -43,7 +44,7 @@ Bank::Bank(int index, const Memory& memory, int64_t places, int64_t words, int64
 }
 
 int64_t Bank::BytesFor(int64_t places, int64_t words) {
-  const int64_t each = places * 4 + RowOf(places) * 8 + int64_t(sizeof(History));
+  const int64_t each = places * 4 + RowOf(places) * 8 + int64_t(sizeof(History)) + 1;
   return words > std::numeric_limits<int64_t>::max() / each ? std::numeric_limits<int64_t>::max()
                                                             : words * each;
 }
@@ -56,11 +57,10 @@ void Bank::Grow(int64_t words) {
     std::memcpy(data.get(), data_.get(), size_t(words_ * places_) * sizeof(uint32_t));
     std::memcpy(written.get(), written_.get(), size_t(words_ * row_) * sizeof(uint64_t));
   }
-  history_storage_.reset(Zeroed<History>(words));
-  history_ = history_storage_.get();
   data_ = std::move(data);
   written_ = std::move(written);
   words_ = words;
+  Reset(true);
 }
 
 void Bank::MarkWritten(int64_t first, int64_t end) {
@@ -70,10 +70,57 @@ void Bank::MarkWritten(int64_t first, int64_t end) {
 void Bank::Reset(bool keep_written) {
   history_storage_.reset(Zeroed<History>(words_));
   history_ = history_storage_.get();
+  touched_storage_.reset(Zeroed<uint8_t>(words_));
+  touched_ = touched_storage_.get();
   if (!keep_written) written_.reset(Zeroed<uint64_t>(words_ * row_));
   pending_.clear();
   for (PortCycle& p : ports_) p.cycle = -1;
-  touched_ = extent_ = 0;
+}
+
+std::pair<int64_t, int64_t> Bank::CountTouched() const {
+  int64_t n = 0, end = 0;
+  for (int64_t a = 0; a < words_; ++a) {
+    n += touched_[a];
+    if (touched_[a]) end = a + 1;
+  }
+  return {n, end};
+}
+
+void Bank::ReadAll(int64_t address, int64_t stride, int64_t m, int64_t n, int set,
+                   const Access& a) {
+  if (stride == n) n *= m, m = 1;  // neighbouring words
+  const uint64_t* want = sets_->At(set).bits.data();
+  uint64_t missing = 0;
+  for (int64_t e = 0; e < m; ++e) {
+    const int64_t first = address + e * stride;
+    const uint64_t* w = written_.get() + first * row_;
+    if (row_ == 1) {
+      for (int64_t k = 0; k < n; ++k) missing |= want[0] & ~w[k];
+    } else {
+      for (int64_t k = 0; k < n * row_; ++k) missing |= want[k % row_] & ~w[k];
+    }
+    // On the chip what is read was written, and counts as touched by that.
+    if (off_chip_) std::fill_n(touched_ + first, n, uint8_t{1});
+  }
+  if (!missing) return;
+  for (int64_t e = 0; e < m; ++e) {
+    for (int64_t k = 0; k < n; ++k) CheckRead(address + e * stride + k, set, a);
+  }
+}
+
+void Bank::WriteAll(int64_t address, int64_t stride, int64_t m, int64_t n, int set) {
+  if (stride == n) n *= m, m = 1;
+  const uint64_t* want = sets_->At(set).bits.data();
+  for (int64_t e = 0; e < m; ++e) {
+    const int64_t first = address + e * stride;
+    uint64_t* w = written_.get() + first * row_;
+    if (row_ == 1) {
+      for (int64_t k = 0; k < n; ++k) w[k] |= want[0];
+    } else {
+      for (int64_t k = 0; k < n * row_; ++k) w[k] |= want[k % row_];
+    }
+    std::fill_n(touched_ + first, n, uint8_t{1});
+  }
 }
 
 Bank::Saved Bank::Save() const {

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "link_plan.h"
@@ -30,8 +31,8 @@ class Bank {
 
   int64_t places() const { return places_; }
   int64_t words() const { return words_; }
-  int64_t touched() const { return touched_; }
-  int64_t extent() const { return extent_; }
+  /// Addresses touched since Reset, and the largest of them + 1.
+  std::pair<int64_t, int64_t> CountTouched() const;
   uint32_t* Row(int64_t address) { return data_.get() + address * places_; }
   bool has_ports() const { return has_ports_; }
 
@@ -51,6 +52,11 @@ class Bank {
   Saved Save() const;
   void Restore(const Saved& saved);
 
+  /// For instructions that are in nobody's way: m addresses `stride` apart, n words from each on.
+  /// Throws a hazard where a word was never written.
+  void ReadAll(int64_t address, int64_t stride, int64_t m, int64_t n, int set, const Access& a);
+  void WriteAll(int64_t address, int64_t stride, int64_t m, int64_t n, int set);
+
   /// The first hazard of reading an address in a set of places, if any.
   void CheckRead(int64_t address, int set, const Access& a) {
     const History& h = history_[address];
@@ -69,7 +75,7 @@ class Bank {
   }
   void NoteRead(int64_t address, int set, const Access& a) {
     History& h = history_[address];
-    NoteTouch(h, address);
+    touched_[address] = 1;
     if (h.read_end == a.cycle + 1 && h.read_set != set) {
       h.read_set = sets_->Union(h.read_set, set);
     } else {
@@ -80,7 +86,7 @@ class Bank {
   }
   void NoteWrite(int64_t address, int set, const Access& a, int64_t until) {
     History& h = history_[address];
-    NoteTouch(h, address);
+    touched_[address] = 1;
     if (__builtin_expect(h.busy_until > a.cycle, 0)) {
       NoteSecondWrite(address, set, a, until);
     } else {
@@ -142,12 +148,6 @@ class Bank {
   using Array = std::unique_ptr<T, Freed<T>>;
   static constexpr int32_t kSeveral = -1;  ///< several writes under way: `pending_` has them
 
-  void NoteTouch(const History& h, int64_t address) {
-    if (h.busy_until == 0 && h.read_end == 0) {
-      ++touched_;
-      extent_ = extent_ > address ? extent_ : address + 1;
-    }
-  }
   [[gnu::cold]] void ThrowIfBusy(int64_t address, int set, const Access& a) const;
   [[gnu::cold]] void ThrowIfRead(int64_t address, int set, const Access& a) const;
   [[gnu::cold]] void ThrowNeverWritten(int64_t address, int set, const Access& a) const;
@@ -159,16 +159,17 @@ class Bank {
 
   int index_;
   int64_t places_, words_ = 0, row_;
-  bool has_ports_;
+  bool has_ports_, off_chip_;
   int64_t max_reads_, max_writes_, max_accesses_;
   PlaceSets* sets_;
   Array<uint32_t> data_;
   Array<uint64_t> written_;
+  Array<uint8_t> touched_storage_;
+  uint8_t* touched_ = nullptr;
   Array<History> history_storage_;
   History* history_ = nullptr;
   std::vector<PendingWrite> pending_;
   std::vector<PortCycle> ports_;
-  int64_t touched_ = 0, extent_ = 0;
 };
 
 }  // namespace hsimd

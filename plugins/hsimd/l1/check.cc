@@ -221,6 +221,10 @@ int64_t CyclesHeld(const Instruction& instruction, const Machine& machine) {
          (n % rate.elements * rate.cycles + rate.elements - 1) / rate.elements;
 }
 
+bool SameStream(const Stream& a, const Stream& b) {
+  return a.memory == b.memory && a.base == b.base && a.stride == b.stride;
+}
+
 std::pair<int64_t, int64_t> AddressRange(const Stream& stream,
                                          const std::array<int64_t, 3>& count) {
   int64_t least = stream.base, most = stream.base;

@@ -25,6 +25,9 @@ void CheckProgram(const Program& program, const Machine& machine);
 /// Cycles for which an instruction holds its slot, from its start.
 int64_t CyclesHeld(const Instruction& instruction, const Machine& machine);
 
+/// Streams that read the same addresses: one read of a port where one instruction has both.
+bool SameStream(const Stream& a, const Stream& b);
+
 /// The least and the largest address of a stream. Throws kOverflow.
 std::pair<int64_t, int64_t> AddressRange(const Stream& stream, const std::array<int64_t, 3>& count);
 

@@ -1,10 +1,11 @@
 /// simulator.cc: the clock, and what the elements of each kind of unit do.
 ///
-/// Instructions that are under way are advanced in windows of cycles. Where no two of them touch a
-/// word that one of them writes, each runs all its elements of the window at once; where they may,
-/// windows shrink to one cycle, within which order does not matter: two elements of one cycle that
-/// share a written word are a hazard. After a hazard the run is repeated in windows of one cycle, so
-/// that the hazard told is the first by cycle and then by instruction.
+/// Instructions that overlap.h finds in nobody's way run all their elements up to the next start at
+/// once, with a check for words that nothing has written. The others run in windows of cycles: as
+/// long as no two of them touch a word that one of them writes, each runs its elements of the window
+/// at once; where they may, windows shrink to one cycle, within which order does not matter: two
+/// elements of one cycle that share a written word are a hazard. After a hazard the run is repeated
+/// cycle by cycle, so that the hazard told is the first by cycle and then by instruction.
 #include "simulator.h"
 
 #include <algorithm>
@@ -18,12 +19,16 @@
 #include "bank.h"
 #include "check.h"
 #include "matrix_unit.h"
+#include "overlap.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
 namespace {
 
 constexpr int64_t kLargestWindow = 256;
+/// Cycles that no window spans; times the largest rate it stays in 64 bits.
+constexpr int64_t kFar = int64_t{1} << 40;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 /// Words that an element reads or writes: address .. address + n - 1 in a set of places.
 struct Touch {
@@ -52,36 +57,44 @@ struct Active {
   std::vector<PortUse> ports;
   std::array<std::vector<uint32_t>, 3> immediates;  ///< rows of one word
 
+  uint8_t overlaps = 0;  ///< Overlaps::words: hazards of words are looked for by element
+  bool counts_ports = false;
+  int64_t row_chunk = 1;  ///< rows in an immediate
+
   // Where it is.
-  int64_t k = 0, issue = 0, phase = 0;
+  int64_t k = 0, issue = 0;
   std::array<int64_t, 3> digits{};
   std::array<int64_t, 4> address{};
 
   bool done() const { return k == n; }
-  void Advance() {
-    ++k;
-    phase += rate.cycles;
-    if (phase >= rate.elements) {
-      issue += rate.elements == 1 ? phase : phase / rate.elements;
-      phase = rate.elements == 1 ? 0 : phase % rate.elements;
-    }
-    for (int d = 2; d >= 0; --d) {
-      const auto c = size_t(d);
-      if (++digits[c] < i->count[c]) {
-        for (size_t s = 0; s < 4; ++s) address[s] += strides[s][c];
-        return;
-      }
+  int64_t left_in_row() const { return i->count[2] - digits[2]; }
+  /// By elements, no further than to the end of the row of the last counter.
+  void AdvanceBy(int64_t m) {
+    k += m;
+    issue = i->start + (rate.elements == 1 ? k * rate.cycles : rate.StartOf(k));
+    digits[2] += m;
+    for (size_t s = 0; s < 4; ++s) address[s] += m * strides[s][2];
+    for (size_t c = 2; c > 0 && digits[c] == i->count[c]; --c) {
       digits[c] = 0;
-      for (size_t s = 0; s < 4; ++s) address[s] -= strides[s][c] * (i->count[c] - 1);
+      ++digits[c - 1];
+      for (size_t s = 0; s < 4; ++s) address[s] += strides[s][c - 1] - strides[s][c] * i->count[c];
     }
   }
   /// The first element that issues in a cycle >= `cycle`.
   int64_t ElementAt(int64_t cycle) const {
-    const auto reached =
-        (static_cast<__int128>(cycle - i->start) * rate.elements + rate.cycles - 1) / rate.cycles;
-    return reached > n ? n : int64_t(reached);
+    if (cycle - i->start > kFar) return n;
+    if (rate.cycles == 1) return std::min(n, (cycle - i->start) * rate.elements);
+    return std::min(n, ((cycle - i->start) * rate.elements + rate.cycles - 1) / rate.cycles);
   }
 };
+
+/// What an ALU does, or a reduction with two words; null for others.
+AluLanes LanesOfOp(const Unit& unit, const UnitOp& op) {
+  if (unit.kind == UnitKind::kAlu) return LanesOf(*AluOpNamed(op.name));
+  if (op.reduce.empty()) return nullptr;
+  const std::string name = op.reduce[0] == 'i' ? op.reduce : "f" + op.reduce;
+  return LanesOf(name == "fsum" ? AluOp::kFAdd : name == "isum" ? AluOp::kIAdd : *AluOpNamed(name));
+}
 
 /// Addresses that the elements [from, to) of an instruction touch in a bank, at most.
 struct Footprint {
@@ -100,11 +113,13 @@ struct Simulator::State {
   std::vector<Bank> banks;
   std::deque<LinkPlan> plans;
   std::vector<int32_t> plan_of;  ///< by instruction
-  std::vector<int> slot_of;      ///< by unit
-  int num_slots = 0;
-  bool passed = false;  ///< a run without hazards is behind us
+  Overlaps overlaps;
+  std::vector<int> slot_of;                     ///< by unit
+  std::vector<std::vector<AluLanes>> lanes_of;  ///< by unit and operation
+  bool passed = false;                          ///< a run without hazards is behind us
   std::vector<Active> actives;
   std::vector<Active*> running;
+  bool in_order = false;
   int64_t window = kLargestWindow;
   Execution result;
   std::vector<int64_t> touched_words, extent_words;  ///< of the run that passed
@@ -113,31 +128,38 @@ struct Simulator::State {
   void MakeBanks(int64_t max_bytes);
   void MakePlans();
   void Reset();
-  std::optional<Hazard> Execute(bool checked, bool in_order);
+  std::optional<Hazard> Execute(bool checked, bool ordered);
 
   void Start(int64_t index);
   void AddTouches(Active* a);
   bool AreIndependent(int64_t until) const;
+  int64_t WindowEnd(int64_t now, int64_t next_start);
   template <bool checked>
-  void Loop(bool in_order);
+  void Loop();
   template <bool checked>
   void RunUntil(Active* a, int64_t until);
-  void CheckElement(Active* a);
-  void RunAlu(Active* a);
-  void RunMatrix(Active* a);
-  void RunCopies(Active* a);
-  void RunReduction(Active* a);
+  void Check(Active* a, int64_t m);
+  void CheckByElement(const Active& a, int64_t m);
+  void CountPorts(const Active& a, int64_t m);
+  void Compute(Active* a, int64_t m);
+  void RunAlu(const Active& a, int64_t m);
+  void RunMatrix(const Active& a, int64_t m);
+  void RunCopies(Active* a, int64_t m);
+  void RunReduction(Active* a, int64_t m);
 };
 
 void Simulator::State::Prepare(int64_t max_bytes) {
   CheckProgram(p, m);
   MakeBanks(max_bytes);
   MakePlans();
+  overlaps = FindOverlaps(p, m);
   std::map<std::string, int> slots;
-  for (const Unit& u : m.units)
+  for (const Unit& u : m.units) {
     slot_of.push_back(slots.try_emplace(u.slot, int(slots.size())).first->second);
-  num_slots = int(slots.size());
-  actives.resize(size_t(num_slots));
+    lanes_of.emplace_back();
+    for (const UnitOp& op : u.ops) lanes_of.back().push_back(LanesOfOp(u, op));
+  }
+  actives.resize(slots.size());
 }
 
 void Simulator::State::MakeBanks(int64_t max_bytes) {
@@ -205,9 +227,13 @@ void Simulator::State::Start(int64_t index) {
   a->rate = op.rate;
   a->latency = op.latency;
   a->n = i.elements();
-  a->k = a->phase = 0;
+  a->k = 0;
   a->issue = i.start;
   a->digits = {0, 0, 0};
+  a->lanes = lanes_of[size_t(i.unit)][size_t(i.op)];
+  a->overlaps = in_order ? Overlaps::kOwn | Overlaps::kOther : overlaps.words[size_t(index)];
+  a->counts_ports = in_order || overlaps.ports[size_t(index)];
+  a->row_chunk = std::min<int64_t>(i.count[2], 16);
   const auto bind = [&](size_t at, const Stream& s) {
     a->banks[at] = s.memory < 0 ? nullptr : &banks[size_t(s.memory)];
     a->strides[at] = s.stride;
@@ -217,18 +243,7 @@ void Simulator::State::Start(int64_t index) {
   for (size_t s = 0; s < 3; ++s) {
     bind(1 + s, s < i.sources.size() ? i.sources[s] : Stream());
     if (s < i.sources.size() && i.sources[s].memory < 0)
-      a->immediates[s].assign(size_t(a->banks[0]->places()), i.sources[s].immediate);
-  }
-  if (unit.kind == UnitKind::kAlu) {
-    a->lanes = LanesOf(*AluOpNamed(op.name));
-  } else if (!op.reduce.empty()) {
-    const std::string name = op.reduce[0] == 'i' ? op.reduce : "f" + op.reduce;
-    a->lanes = LanesOf(name == "fsum"   ? AluOp::kFAdd
-                       : name == "fmax" ? AluOp::kFMax
-                       : name == "fmin" ? AluOp::kFMin
-                       : name == "isum" ? AluOp::kIAdd
-                       : name == "imax" ? AluOp::kIMax
-                                        : AluOp::kIMin);
+      a->immediates[s].assign(size_t(a->banks[0]->places() * a->row_chunk), i.sources[s].immediate);
   }
   AddTouches(a);
   result.busy[size_t(i.unit)] += CyclesHeld(i, m);
@@ -251,9 +266,6 @@ void Simulator::State::AddTouches(Active* a) {
         out->push_back({a->banks[size_t(stream)], stream, o.set, o.offset, 1});
     }
   };
-  const auto same = [](const Stream& x, const Stream& y) {
-    return x.memory == y.memory && x.base == y.base && x.stride == y.stride;
-  };
   const std::vector<Stream>& sources = a->i->sources;
   for (size_t s = 0; s < sources.size(); ++s) {
     Bank* bank = a->banks[1 + s];
@@ -269,7 +281,7 @@ void Simulator::State::AddTouches(Active* a) {
     // Equal streams are one read.
     bool seen = false;
     for (size_t before = a->kind == UnitKind::kMatrix ? 1 : 0; before < s && !is_a; ++before)
-      seen |= same(sources[before], sources[s]);
+      seen |= SameStream(sources[before], sources[s]);
     if (seen) continue;
     a->reads.push_back({bank, stream, plan.source_set, 0, n});
     a->ports.push_back({bank, stream, plan.source_set, int(n), 0});
@@ -289,8 +301,10 @@ bool Simulator::State::AreIndependent(int64_t until) const {
   constexpr size_t kMost = 16;
   std::array<std::array<Footprint, 4>, kMost> all;
   if (running.size() > kMost) return false;
-  for (size_t r = 0; r < running.size(); ++r) {
-    const Active& a = *running[r];
+  size_t r = 0;
+  for (const Active* running_one : running) {
+    const Active& a = *running_one;
+    if (!(a.overlaps & Overlaps::kOther)) continue;
     const std::array<int64_t, 3>& count = a.i->count;
     const int64_t last = std::max(a.k, a.ElementAt(until) - 1);
     const std::array<int64_t, 3> from = a.digits,
@@ -323,135 +337,220 @@ bool Simulator::State::AreIndependent(int64_t until) const {
         }
       }
     }
+    ++r;
   }
   return true;
 }
 
-void Simulator::State::CheckElement(Active* a) {
+void Simulator::State::Check(Active* a, int64_t m) {
+  if (a->counts_ports && !a->overlaps) CountPorts(*a, m);
+  if (a->overlaps) return CheckByElement(*a, m);
   const Access access{a->index, a->k, a->issue};
-  const auto address = [&](const Touch& t) { return a->address[size_t(t.stream)] + t.offset; };
-  for (const Touch& t : a->reads) {
-    for (int64_t w = 0; w < t.n; ++w) t.bank->CheckRead(address(t) + w, t.set, access);
-  }
-  for (const Touch& t : a->writes) {
-    for (int64_t w = 0; w < t.n; ++w) t.bank->CheckWrite(address(t) + w, t.set, access);
-  }
-  for (const Touch& t : a->reads) {
-    for (int64_t w = 0; w < t.n; ++w) t.bank->NoteRead(address(t) + w, t.set, access);
-  }
-  for (const Touch& t : a->writes) {
-    for (int64_t w = 0; w < t.n; ++w)
-      t.bank->NoteWrite(address(t) + w, t.set, access, a->issue + a->latency);
-  }
-  for (const PortUse& u : a->ports)
-    u.bank->UsePorts(u.writes ? a->issue + a->latency - 1 : a->issue, u.reads, u.writes,
-                     a->address[size_t(u.stream)], u.set, access);
+  for (const Touch& t : a->reads)
+    t.bank->ReadAll(a->address[size_t(t.stream)] + t.offset, a->strides[size_t(t.stream)][2], m,
+                    t.n, t.set, access);
+  for (const Touch& t : a->writes)
+    t.bank->WriteAll(a->address[size_t(t.stream)] + t.offset, a->strides[size_t(t.stream)][2], m,
+                     t.n, t.set);
 }
 
-void Simulator::State::RunAlu(Active* a) {
+namespace {
+
+void UsePort(const Active& a, const PortUse& u, int64_t e, const Access& access) {
+  u.bank->UsePorts(u.writes ? access.cycle + a.latency - 1 : access.cycle, u.reads, u.writes,
+                   a.address[size_t(u.stream)] + e * a.strides[size_t(u.stream)][2], u.set, access);
+}
+
+/// Calls f(element, its access) for m elements from where the instruction is.
+template <class F>
+void ForElements(const Active& a, int64_t m, F f) {
+  int64_t issue = a.issue, phase = a.k * a.rate.cycles % a.rate.elements;
+  for (int64_t e = 0; e < m; ++e) {
+    f(e, Access{a.index, a.k + e, issue});
+    phase += a.rate.cycles;
+    if (phase < a.rate.elements) continue;
+    issue += a.rate.elements == 1 ? phase : phase / a.rate.elements;
+    phase = a.rate.elements == 1 ? 0 : phase % a.rate.elements;
+  }
+}
+
+}  // namespace
+
+void Simulator::State::CheckByElement(const Active& a, int64_t m) {
+  ForElements(a, m, [&](int64_t e, const Access& access) {
+    const auto address = [&](const Touch& t) {
+      return a.address[size_t(t.stream)] + e * a.strides[size_t(t.stream)][2] + t.offset;
+    };
+    for (const Touch& t : a.reads) {
+      for (int64_t w = 0; w < t.n; ++w) t.bank->CheckRead(address(t) + w, t.set, access);
+    }
+    for (const Touch& t : a.writes) {
+      for (int64_t w = 0; w < t.n; ++w) t.bank->CheckWrite(address(t) + w, t.set, access);
+    }
+    for (const Touch& t : a.reads) {
+      for (int64_t w = 0; w < t.n; ++w) t.bank->NoteRead(address(t) + w, t.set, access);
+    }
+    for (const Touch& t : a.writes) {
+      for (int64_t w = 0; w < t.n; ++w)
+        t.bank->NoteWrite(address(t) + w, t.set, access, access.cycle + a.latency);
+    }
+    for (const PortUse& u : a.ports) {
+      if (a.counts_ports) UsePort(a, u, e, access);
+    }
+  });
+}
+
+void Simulator::State::CountPorts(const Active& a, int64_t m) {
+  ForElements(a, m, [&](int64_t e, const Access& access) {
+    for (const PortUse& u : a.ports) UsePort(a, u, e, access);
+  });
+}
+
+void Simulator::State::RunAlu(const Active& a, int64_t m) {
+  const std::vector<std::pair<int64_t, int64_t>>& runs = sets.At(a.plan->target_set).runs;
+  const int64_t places = a.banks[0]->places();
   std::array<const uint32_t*, 3> rows{};
-  for (size_t s = 0; s < 3; ++s) {
-    if (a->banks[1 + s])
-      rows[s] = a->banks[1 + s]->Row(a->address[1 + s]);
-    else if (s < a->i->sources.size())
-      rows[s] = a->immediates[s].data();
+  std::array<int64_t, 3> steps{};
+  bool together = a.overlaps == 0 && a.strides[0][2] == 1 && runs.size() == 1 &&
+                  runs[0].second - runs[0].first == places;
+  for (size_t s = 0; s < a.i->sources.size(); ++s) {
+    const bool immediate = a.banks[1 + s] == nullptr;
+    rows[s] = immediate ? a.immediates[s].data() : a.banks[1 + s]->Row(a.address[1 + s]);
+    steps[s] = immediate ? 0 : a.strides[1 + s][2] * places;
+    together &= immediate || a.strides[1 + s][2] == 1;
   }
-  uint32_t* target = a->banks[0]->Row(a->address[0]);
-  for (const auto& [first, end] : sets.At(a->plan->target_set).runs)
-    a->lanes(end - first, rows[0] + first, rows[1] ? rows[1] + first : nullptr,
-             rows[2] ? rows[2] + first : nullptr, target + first);
-}
-
-void Simulator::State::RunMatrix(Active* a) {
-  const auto group = m.levels.back().count;
-  const uint32_t* acc = a->banks[3] ? a->banks[3]->Row(a->address[3]) : nullptr;
-  for (const auto& [first, end] : sets.At(a->plan->target_set).runs)
-    MultiplyGroups(group, a->banks[1]->Row(a->address[1]), a->banks[1]->places(),
-                   a->banks[2]->Row(a->address[2]), acc, a->banks[0]->Row(a->address[0]), first,
-                   end);
-}
-
-void Simulator::State::RunCopies(Active* a) {
-  const bool up = a->kind == UnitKind::kUp;
-  // The ring's words move at once: a place may receive from one that receives as well.
-  uint32_t* near = a->banks[up ? 1 : 0]->Row(a->address[up ? 1 : 0]);
-  uint32_t* far = a->banks[up ? 0 : 1]->Row(a->address[up ? 0 : 1]);
-  std::vector<uint32_t>& row = a->immediates[0];
-  if (a->kind == UnitKind::kRing && near == far) {
-    row.assign(far, far + a->banks[0]->places());
-    far = row.data();
-  }
-  for (const PairRun& r : a->plan->runs) {
-    uint32_t* x = near + r.near_first;
-    uint32_t* y = far + r.far_base;
-    if (up) {
-      for (int64_t k = 0; k < r.n; ++k) y[k * r.far_step] = x[k];
-    } else if (r.far_step == 1 && r.n > 1) {
-      std::memmove(x, y, size_t(r.n) * sizeof(uint32_t));
-    } else {
-      for (int64_t k = 0; k < r.n; ++k) x[k] = y[k * r.far_step];
+  uint32_t* target = a.banks[0]->Row(a.address[0]);
+  const int64_t target_step = a.strides[0][2] * places;
+  // Neighbouring rows of all places are one row.
+  const int64_t chunk = together ? a.row_chunk : 1;
+  for (int64_t e = 0; e < m; e += chunk) {
+    const int64_t rows_now = std::min(chunk, m - e);
+    for (const auto& [first, end] : runs) {
+      const auto at = [&](size_t s) { return rows[s] ? rows[s] + e * steps[s] + first : nullptr; };
+      a.lanes((end - first) * rows_now, at(0), at(1), at(2), target + e * target_step + first);
     }
   }
 }
 
-void Simulator::State::RunReduction(Active* a) {
+void Simulator::State::RunMatrix(const Active& a, int64_t m) {
+  const int64_t group = this->m.levels.back().count, places = a.banks[1]->places();
+  const auto row = [&](size_t s, int64_t e) {
+    return a.banks[s]->Row(a.address[s] + e * a.strides[s][2]);
+  };
+  for (int64_t e = 0; e < m; ++e) {
+    for (const auto& [first, end] : sets.At(a.plan->target_set).runs)
+      MultiplyGroups(group, row(1, e), places, row(2, e), a.banks[3] ? row(3, e) : nullptr,
+                     row(0, e), first, end);
+  }
+}
+
+void Simulator::State::RunCopies(Active* a, int64_t m) {
+  const size_t near_at = a->kind == UnitKind::kUp ? 1 : 0, far_at = 1 - near_at;
+  uint32_t* near = a->banks[near_at]->Row(a->address[near_at]);
+  uint32_t* far = a->banks[far_at]->Row(a->address[far_at]);
+  const int64_t near_step = a->strides[near_at][2] * a->banks[near_at]->places();
+  const int64_t far_step = a->strides[far_at][2] * a->banks[far_at]->places();
+  if (a->kind == UnitKind::kRing && a->banks[0] == a->banks[1]) {
+    // The words of a row move at once: a place may receive from one that receives as well.
+    std::vector<uint32_t>& row = a->immediates[0];
+    for (int64_t e = 0; e < m; ++e) {
+      row.assign(far + e * far_step, far + e * far_step + a->banks[1]->places());
+      for (const PairRun& r : a->plan->runs) {
+        for (int64_t k = 0; k < r.n; ++k)
+          near[e * near_step + r.near_first + k] = row[size_t(r.far_base + k * r.far_step)];
+      }
+    }
+    return;
+  }
+  const bool up = a->kind == UnitKind::kUp;
+  for (const PairRun& r : a->plan->runs) {
+    uint32_t* x = near + r.near_first;
+    uint32_t* y = far + r.far_base;
+    if (r.n == 1 && near_step == 1 && far_step == 1 && a->overlaps == 0) {
+      std::memcpy(up ? y : x, up ? x : y, size_t(m) * sizeof(uint32_t));
+      continue;
+    }
+    for (int64_t e = 0; e < m; ++e, x += near_step, y += far_step) {
+      if (up) {
+        for (int64_t k = 0; k < r.n; ++k) y[k * r.far_step] = x[k];
+      } else if (r.far_step == 0) {
+        std::fill_n(x, r.n, *y);
+      } else if (r.far_step == 1) {
+        for (int64_t k = 0; k < r.n; ++k) x[k] = y[k];
+      } else {
+        for (int64_t k = 0; k < r.n; ++k) x[k] = y[k * r.far_step];
+      }
+    }
+  }
+}
+
+void Simulator::State::RunReduction(Active* a, int64_t m) {
   const std::vector<int64_t>&far = a->plan->far, &members = a->plan->members;
-  const uint32_t* near = a->banks[1]->Row(a->address[1]);
-  uint32_t* target = a->banks[0]->Row(a->address[0]);
   std::vector<uint32_t>&sums = a->immediates[0], &next = a->immediates[1];
   const size_t n = far.size();
   sums.resize(n);
   next.resize(n);
-  for (size_t d = 0; d < n; ++d) sums[d] = near[members[d]];
-  for (size_t k = n; k < members.size(); k += n) {
-    for (size_t d = 0; d < n; ++d) next[d] = near[members[k + d]];
-    a->lanes(int64_t(n), sums.data(), next.data(), nullptr, sums.data());
+  for (int64_t e = 0; e < m; ++e) {
+    const uint32_t* near = a->banks[1]->Row(a->address[1] + e * a->strides[1][2]);
+    uint32_t* target = a->banks[0]->Row(a->address[0] + e * a->strides[0][2]);
+    for (size_t d = 0; d < n; ++d) sums[d] = near[members[d]];
+    for (size_t k = n; k < members.size(); k += n) {
+      for (size_t d = 0; d < n; ++d) next[d] = near[members[k + d]];
+      a->lanes(int64_t(n), sums.data(), next.data(), nullptr, sums.data());
+    }
+    for (size_t d = 0; d < n; ++d) target[far[d]] = sums[d];
   }
-  for (size_t d = 0; d < n; ++d) target[far[d]] = sums[d];
+}
+
+void Simulator::State::Compute(Active* a, int64_t m) {
+  switch (a->kind) {
+    case UnitKind::kAlu:
+      return RunAlu(*a, m);
+    case UnitKind::kMatrix:
+      return RunMatrix(*a, m);
+    default:
+      return a->plan->far.empty() ? RunCopies(a, m) : RunReduction(a, m);
+  }
 }
 
 template <bool checked>
 void Simulator::State::RunUntil(Active* a, int64_t until) {
-  const auto run = [&](auto element) {
-    do {
-      if (checked) CheckElement(a);
-      element(a);
-      a->Advance();
-    } while (!a->done() && a->issue < until);
-  };
-  switch (a->kind) {
-    case UnitKind::kAlu:
-      return run([this](Active* x) { RunAlu(x); });
-    case UnitKind::kMatrix:
-      return run([this](Active* x) { RunMatrix(x); });
-    default:
-      if (!a->plan->far.empty()) return run([this](Active* x) { RunReduction(x); });
-      return run([this](Active* x) { RunCopies(x); });
+  const int64_t end = a->ElementAt(until);
+  while (a->k < end) {
+    // Elements that may depend on each other are run one by one.
+    const int64_t most = a->overlaps & Overlaps::kOwn ? 1 : a->left_in_row();
+    const int64_t m = std::min(most, end - a->k);
+    if (checked) Check(a, m);
+    Compute(a, m);
+    a->AdvanceBy(m);
   }
 }
 
+/// Until when the running instructions may each run on their own.
+int64_t Simulator::State::WindowEnd(int64_t now, int64_t next_start) {
+  if (in_order) return now + 1;
+  bool words = false, ports = false;
+  for (const Active* a : running) {
+    words |= (a->overlaps & Overlaps::kOther) != 0;
+    ports |= a->counts_ports;
+  }
+  if (running.size() == 1 || (!words && !ports)) return next_start;
+  if (!words) return std::min(next_start, now + kLargestWindow);
+  const int64_t until = std::min(next_start, now + window);
+  const bool wide = AreIndependent(until);
+  window = wide ? std::min(kLargestWindow, window * 2) : std::max<int64_t>(2, window / 4);
+  return wide ? until : now + 1;
+}
+
 template <bool checked>
-void Simulator::State::Loop(bool in_order) {
+void Simulator::State::Loop() {
   size_t next = 0;
   const size_t n = p.instructions.size();
   while (next < n || !running.empty()) {
-    int64_t now = next < n ? p.instructions[next].start : std::numeric_limits<int64_t>::max();
+    int64_t now = next < n ? p.instructions[next].start : kNever;
     for (const Active* a : running) now = std::min(now, a->issue);
     for (; next < n && p.instructions[next].start == now; ++next) Start(int64_t(next));
-    int64_t until = now + 1;
-    if (!in_order) {
-      const int64_t start =
-          next < n ? p.instructions[next].start : std::numeric_limits<int64_t>::max();
-      if (running.size() == 1) {
-        until = start;
-      } else if (window > 1) {
-        until = std::min(start, now + window);
-        const bool wide = AreIndependent(until);
-        window = wide ? std::min(kLargestWindow, window * 2) : window / 4;
-        if (!wide) until = now + 1;
-      }
-      if (window <= 1) window = 2;  // looks again in the next cycle
-    }
+    const int64_t until = WindowEnd(now, next < n ? p.instructions[next].start : kNever);
     for (Active* a : running) {
       if (a->issue < until) RunUntil<checked>(a, until);
     }
@@ -466,17 +565,18 @@ void Simulator::State::Loop(bool in_order) {
   }
 }
 
-std::optional<Hazard> Simulator::State::Execute(bool checked, bool in_order) {
+std::optional<Hazard> Simulator::State::Execute(bool checked, bool ordered) {
   running.clear();
+  in_order = ordered;
   window = kLargestWindow;
   result = {};
   result.busy.assign(m.units.size(), 0);
   if (checked) Reset();
   try {
     if (checked)
-      Loop<true>(in_order);
+      Loop<true>();
     else
-      Loop<false>(in_order);
+      Loop<false>();
   } catch (const Hazard& hazard) {
     return hazard;
   }
@@ -547,8 +647,9 @@ std::optional<Hazard> Simulator::TryRun(Execution* execution) {
   }
   if (!s.passed) {
     for (const Bank& b : s.banks) {
-      s.touched_words.push_back(b.touched());
-      s.extent_words.push_back(b.extent());
+      const auto [words, end] = b.CountTouched();
+      s.touched_words.push_back(words);
+      s.extent_words.push_back(end);
     }
     s.passed = true;
   }
