@@ -42,7 +42,7 @@ struct MovePlan {
   std::vector<Instruction> instructions;  ///< starts from 0, by start; every latency respected
   int64_t cycles = 0;        ///< until the last word can be read; 0 where nothing moves
   int64_t bound_cycles = 0;  ///< no way on this machine takes fewer
-  std::string way;           ///< "stay", "copies", "ring", "tree", "search"
+  std::string way;           ///< "stay", "copies", "ring", "tree", or "ring, tree"
 };
 
 struct MoveEffort {

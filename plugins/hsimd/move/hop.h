@@ -1,0 +1,33 @@
+/// hop.h: one step of a move: boxes from one memory to another by one operation of one unit (private
+/// to move/).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "box.h"
+
+namespace hsimd {
+
+struct Hop {
+  int unit = 0, op = 0;
+  int from = 0, to = 0;  ///< memories
+};
+
+/// All operations that carry words from one memory to another, reductions left out.
+std::vector<Hop> HopsBetween(const Machine& machine, int from, int to);
+/// All hops of the machine.
+std::vector<Hop> AllHops(const Machine& machine);
+
+/// Cycles that the hop's slot is held by the boxes; nullopt where it cannot carry one of them: a
+/// place that is not the neighbour, the child or the parent.
+std::optional<int64_t> HopCycles(const Machine& machine, const Hop& hop,
+                                 const std::vector<Box>& boxes);
+/// The instructions, without starts; nullopt above `most`.
+std::optional<std::vector<Instruction>> EmitHop(const Machine& machine, const Hop& hop,
+                                                const std::vector<Box>& boxes, int64_t most);
+
+/// Weight of one place of each level in the address of the parent's memory; 0 where not indexed.
+Coords LaneWeights(const Machine& machine, const UnitOp& op);
+
+}  // namespace hsimd
