@@ -94,9 +94,8 @@ class AxisCutter {
     }
     chain_.push_back(1);
     for (const int64_t w : all) {
-      const bool fits = std::all_of(all.begin(), all.end(), [&](int64_t v) {
-        return v % w == 0 || w % v == 0;
-      });
+      const bool fits =
+          std::all_of(all.begin(), all.end(), [&](int64_t v) { return v % w == 0 || w % v == 0; });
       if (fits) {
         chain_.push_back(w);
       } else {
@@ -161,8 +160,7 @@ std::vector<Box> Refine(const Machine& m, const TensorAt& from, const TensorAt& 
   const SideMap a = MapOf(m, from), b = MapOf(m, to);
   std::vector<Box> boxes(1);
   for (size_t x = 0; x < a.axes.size(); ++x) {
-    const std::vector<Piece> pieces =
-        AxisCutter(a.axes[x], b.axes[x], from.layout.shape[x]).Take();
+    const std::vector<Piece> pieces = AxisCutter(a.axes[x], b.axes[x], from.layout.shape[x]).Take();
     WEFT_CHECK(int64_t(pieces.size() * boxes.size()) <= most, kLimit,
                "the move from {} to {} takes over {} pieces", PrintLayout(from.layout),
                PrintLayout(to.layout), most);

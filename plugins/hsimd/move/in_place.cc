@@ -74,8 +74,8 @@ struct Leg {
 };
 
 /// Distances round a ring by the fewest cycles: which shifts to take.
-std::optional<std::vector<Hop>> RingSteps(const Machine& m, int from, int to, int middle,
-                                          int level, int64_t distance) {
+std::optional<std::vector<Hop>> RingSteps(const Machine& m, int from, int to, int middle, int level,
+                                          int64_t distance) {
   const int64_t n = m.levels[level].count;
   const auto rings = [&](int a, int b) {
     std::vector<Hop> out;
@@ -398,20 +398,19 @@ class Mover {
           for (const auto& p : places) {
             int64_t lane = 0;
             for (int l = 0; l <= works; ++l) lane += lanes[l] * p[l];
-            c.writes.push_back(
-                cell(p, 0, at(i.target) + (unit.kind == UnitKind::kUp ? lane : 0)));
+            c.writes.push_back(cell(p, 0, at(i.target) + (unit.kind == UnitKind::kUp ? lane : 0)));
             if (!reads) continue;
             const int64_t shift =
                 unit.kind == UnitKind::kRing ? unit.ops[i.op].shift % m_.levels[works].count : 0;
             c.reads.push_back(
                 cell(p, shift, at(i.sources[0]) + (unit.kind == UnitKind::kDown ? lane : 0)));
-            read_by[c.reads.back()] = n;
+            const auto [known, fresh] = read_by.emplace(c.reads.back(), n);
+            if (!fresh && known->second != n) known->second = -1;  // several elements
           }
         }
       }
     }
     if (reads) {
-      n = 0;
       for (size_t k = 0; k < c.writes.size(); ++k) {
         const auto at = read_by.find(c.writes[k]);
         c.own = c.own || (at != read_by.end() && at->second != int64_t(k / places.size()));
@@ -423,7 +422,7 @@ class Mover {
   /// Appends `last` so that nothing is overwritten before it is read.
   bool Order(std::vector<Instruction>& last, std::vector<Instruction>& out) {
     std::vector<Cells> cells(last.size());
-    std::unordered_map<int64_t, int> reader;
+    std::unordered_map<int64_t, std::vector<int>> readers;
     int64_t total = 0;
     for (size_t k = 0; k < last.size(); ++k) {
       if (from_.memory != to_.memory) continue;
@@ -431,7 +430,10 @@ class Mover {
       if (!c) return false;
       total += int64_t(c->writes.size());
       if (total > kMostCells) return false;
-      for (const int64_t r : c->reads) reader[r] = int(k);
+      for (const int64_t r : c->reads) {
+        std::vector<int>& by = readers[r];
+        if (by.empty() || by.back() != int(k)) by.push_back(int(k));
+      }
       cells[k] = std::move(*c);
     }
     // waits[k]: those that read what k writes.
@@ -439,8 +441,11 @@ class Mover {
     std::vector<std::vector<int>> frees(last.size());
     for (size_t k = 0; k < last.size(); ++k) {
       for (const int64_t w : cells[k].writes) {
-        const auto at = reader.find(w);
-        if (at != reader.end() && at->second != int(k)) waits[k].insert(at->second);
+        const auto at = readers.find(w);
+        if (at == readers.end()) continue;
+        for (const int r : at->second) {
+          if (r != int(k)) waits[k].insert(r);
+        }
       }
       for (const int r : waits[k]) frees[r].push_back(int(k));
     }

@@ -28,7 +28,7 @@ std::string MoveInterpreter::Expand(const Instruction& i, std::vector<Element>& 
   const Unit& unit = machine_.units[i.unit];
   const UnitOp& op = unit.ops[i.op];
   const bool down = unit.kind == UnitKind::kDown, up = unit.kind == UnitKind::kUp;
-  const int works = down || up ? unit.child
+  const int works = down || up                     ? unit.child
                     : unit.kind == UnitKind::kRing ? unit.child
                                                    : machine_.pe();
   std::vector<std::vector<int64_t>> places{{}};
@@ -62,10 +62,11 @@ std::string MoveInterpreter::Expand(const Instruction& i, std::vector<Element>& 
             int64_t place = 0;
             for (int l = 0; l <= level; ++l) {
               const int64_t count = machine_.levels[l].count;
-              place = place * count + (l == level ? ((p[l] + shift) % count + count) % count : p[l]);
+              place =
+                  place * count + (l == level ? ((p[l] + shift) % count + count) % count : p[l]);
             }
-            const int64_t word = s.base + a * s.stride[0] + b * s.stride[1] + c * s.stride[2] +
-                                 (parent ? lane : 0);
+            const int64_t word =
+                s.base + a * s.stride[0] + b * s.stride[1] + c * s.stride[2] + (parent ? lane : 0);
             if (machine_.memories[s.memory].level != level) return false;
             if (word < 0 || word >= machine_.memories[s.memory].words) return false;
             x = {Cell(s.memory, place, word), s.memory, place};

@@ -28,9 +28,9 @@ void CheckTensor(const Machine& m, const TensorAt& t) {
   const Memory& memory = m.memories[t.memory];
   Validate(t.layout, m, memory.level);
   const int64_t words = Extent(Canonical(t.layout), kAddress);
-  WEFT_CHECK(t.base >= 0 && words <= memory.words && t.base <= memory.words - words,
-             kInvalidModel, "{} at {} takes {} words, {} has {}", PrintLayout(t.layout), t.base,
-             words, memory.name, memory.words);
+  WEFT_CHECK(t.base >= 0 && words <= memory.words && t.base <= memory.words - words, kInvalidModel,
+             "{} at {} takes {} words, {} has {}", PrintLayout(t.layout), t.base, words,
+             memory.name, memory.words);
 }
 
 bool Apart(const TensorAt& a, const TensorAt& b) {
@@ -82,8 +82,7 @@ int64_t BoundOf(const Machine& m, const TensorAt& from, const TensorAt& to,
       latency = std::min(latency, m.units[h.unit].ops[h.op].latency);
     }
   }
-  return std::max(cycles(arrive, to.memory, true), cycles(leave, from.memory, false)) - 1 +
-         latency;
+  return std::max(cycles(arrive, to.memory, true), cycles(leave, from.memory, false)) - 1 + latency;
 }
 
 /// By the units that work.
@@ -163,8 +162,8 @@ class Planner {
       WEFT_CHECK(short_of.empty(), kLimit, "the move from {} to {} needs {}",
                  PrintLayout(from_.layout), PrintLayout(to_.layout), short_of);
       WEFT_THROW(kUnsupported, "machine {} has no way from {} in {} to {} in {}", m_.name,
-                 PrintLayout(from_.layout), m_.memories[from_.memory].name,
-                 PrintLayout(to_.layout), m_.memories[to_.memory].name);
+                 PrintLayout(from_.layout), m_.memories[from_.memory].name, PrintLayout(to_.layout),
+                 m_.memories[to_.memory].name);
     }
     return plan;
   }
@@ -200,8 +199,7 @@ class Planner {
   std::optional<std::vector<Instruction>> Emit(const Way& way) const {
     std::vector<Instruction> out;
     for (size_t k = 0; k < way.hops.size(); ++k) {
-      const auto boxes =
-          Refine(m_, way.stops[k], way.stops[k + 1], effort_.most_instructions);
+      const auto boxes = Refine(m_, way.stops[k], way.stops[k + 1], effort_.most_instructions);
       auto list = EmitHop(m_, way.hops[k], boxes, effort_.most_instructions - int64_t(out.size()));
       if (!list) return std::nullopt;
       for (Instruction& i : *list) out.push_back(std::move(i));
@@ -265,9 +263,8 @@ class Planner {
                     std::vector<std::pair<TensorAt, TensorAt>>& todo) {
     std::vector<int> axes(from.layout.shape.size());
     for (size_t a = 0; a < axes.size(); ++a) axes[a] = int(a);
-    std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) {
-      return from.layout.shape[a] > from.layout.shape[b];
-    });
+    std::stable_sort(axes.begin(), axes.end(),
+                     [&](int a, int b) { return from.layout.shape[a] > from.layout.shape[b]; });
     for (const int axis : axes) {
       const int64_t n = from.layout.shape[axis];
       // Halves at borders of digits first: they stay layouts.

@@ -24,14 +24,13 @@ class Timeline {
  public:
   Timeline(const Machine& m, const std::vector<Instruction>& list)
       : machine_(m), memories_(m.memories.size()) {
-    std::vector<int64_t> high(memories_.size(), -1);
+    std::vector<int64_t> high(memories_.size(), INT64_MIN);
     for (const Instruction& i : list) {
       ForEach(i, [&](int64_t, int64_t source, int64_t target) {
-        for (const auto& [memory, at] : {std::pair(i.sources[0].memory, source),
-                                         std::pair(i.target.memory, target)}) {
+        for (const auto& [memory, at] :
+             {std::pair(i.sources[0].memory, source), std::pair(i.target.memory, target)}) {
           MemoryState& s = memories_[memory];
-          if (high[memory] < 0) s.low = high[memory] = at;
-          if (at < s.low) s.low = at;
+          s.low = high[memory] == INT64_MIN ? at : std::min(s.low, at);
           high[memory] = std::max(high[memory], at);
         }
         return true;
@@ -39,6 +38,7 @@ class Timeline {
     }
     // Lanes of a parent reach beyond the stream's own address.
     for (size_t k = 0; k < memories_.size(); ++k) {
+      if (high[k] == INT64_MIN) continue;
       memories_[k].words.resize(high[k] - memories_[k].low + 1 + MostLanes(int(k)));
     }
   }
@@ -112,8 +112,8 @@ class Timeline {
     });
     slot = start + op.rate.StartOf(i.elements() - 1) + 1;
     // An instruction holds its slot for ceil(elements / rate) cycles.
-    slot = std::max(slot, start + (i.elements() * op.rate.cycles + op.rate.elements - 1) /
-                                      op.rate.elements);
+    slot = std::max(
+        slot, start + (i.elements() * op.rate.cycles + op.rate.elements - 1) / op.rate.elements);
     out.push_back(std::move(i));
     return true;
   }

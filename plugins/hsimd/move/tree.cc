@@ -22,8 +22,8 @@ SpareSpace::SpareSpace(const Machine& m, const std::vector<SpareWords>& spare) :
     WEFT_CHECK(s.memory >= 0 && s.memory < int(m.memories.size()), kUsage,
                "spare words in memory {}, machine {} has {}", s.memory, m.name, m.memories.size());
     WEFT_CHECK(s.base >= 0 && s.words >= 0 && s.base <= m.memories[s.memory].words - s.words,
-               kInvalidModel, "spare words {} to {} of {}, which has {}", s.base,
-               s.base + s.words, m.memories[s.memory].name, m.memories[s.memory].words);
+               kInvalidModel, "spare words {} to {} of {}, which has {}", s.base, s.base + s.words,
+               m.memories[s.memory].name, m.memories[s.memory].words);
     SpareWords& own = ranges_.emplace(s.memory, s).first->second;
     if (s.words > own.words) own = s;
   }
@@ -43,8 +43,7 @@ int64_t SpareSpace::Take(int memory, int64_t words) {
   return base;
 }
 
-std::vector<std::vector<int>> PathsOf(const Machine& m, int from, int to,
-                                      const SpareSpace& spare) {
+std::vector<std::vector<int>> PathsOf(const Machine& m, int from, int to, const SpareSpace& spare) {
   std::vector<std::vector<int>> paths;
   std::vector<std::vector<bool>> edge(m.memories.size(), std::vector<bool>(m.memories.size()));
   for (const Hop& h : AllHops(m)) {
@@ -163,13 +162,12 @@ struct Ways {
     if (b > a) return std::nullopt;  // the order below is not ours to choose
     std::optional<TensorAt> best;
     int64_t least = 0;
-    const auto hops = forward ? HopsBetween(m, known.memory, next)
-                              : HopsBetween(m, next, known.memory);
+    const auto hops =
+        forward ? HopsBetween(m, known.memory, next) : HopsBetween(m, next, known.memory);
     for (const Hop& h : hops) {
       const Unit& unit = m.units[h.unit];
       if (unit.kind != UnitKind::kUp && unit.kind != UnitKind::kDown) continue;
-      TensorAt at{next, 0,
-                  OrderAbove(m, known.layout, b, a, LaneWeights(m, unit.ops[h.op]))};
+      TensorAt at{next, 0, OrderAbove(m, known.layout, b, a, LaneWeights(m, unit.ops[h.op]))};
       std::optional<int64_t> cycles;
       try {
         cycles = HopCycles(m, h, forward ? Refine(m, known, at, most) : Refine(m, at, known, most));
