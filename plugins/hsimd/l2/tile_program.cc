@@ -79,7 +79,7 @@ class Verifier {
   }
 
   void CheckMask(const Mask& mask) const {
-    WEFT_CHECK(mask.levels.empty() || mask.levels.size() <= machine_.levels.size(), kInvalidModel,
+    WEFT_CHECK(mask.levels.empty() || mask.levels.size() == machine_.levels.size(), kInvalidModel,
                "{}: a mask of {} levels", at_, mask.levels.size());
   }
 

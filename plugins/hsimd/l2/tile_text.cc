@@ -395,7 +395,7 @@ class Parser {
       WEFT_CHECK(level >= 0, kInvalidModel, "{}: machine '{}' has no level '{}'", source_,
                  machine_.name, name);
       const int64_t count = machine_.levels[size_t(level)].count;
-      mask.levels.resize(std::max(mask.levels.size(), size_t(level) + 1));
+      mask.levels.resize(machine_.levels.size());
       std::vector<uint64_t>& bits = mask.levels[size_t(level)];
       bits.assign(size_t((count + 63) / 64), 0);
       in.Expect("=");

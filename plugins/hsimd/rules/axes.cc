@@ -158,6 +158,34 @@ std::vector<int> AxesOf(const Expr& e) {
   return {axes.begin(), axes.end()};
 }
 
+std::vector<Expr> IndexConditions(const Expr& root) {
+  std::vector<Expr> found;
+  std::set<const ExprNode*> seen;
+  std::vector<Expr> stack{root};
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (!seen.insert(e.get()).second) continue;
+    if (e->kind() == ExprKind::kLoad) {
+      if (e->has_guard()) stack.push_back(e->operands().back());
+      continue;
+    }
+    const bool integral = weft::IsInt(e->dtype()) || e->dtype() == DType::kBool;
+    if (integral && IsIndexOnly(e)) {
+      const size_t axes = AxesOf(e).size();
+      const bool compares = e->kind() == ExprKind::kBinary && e->dtype() == DType::kBool &&
+                            e->operand(0)->dtype() != DType::kBool;
+      if (axes == 0) continue;
+      if (axes == 1 || compares) {
+        found.push_back(e);
+        continue;
+      }
+    }
+    for (const Expr& o : e->operands()) stack.push_back(o);
+  }
+  return found;
+}
+
 namespace {
 
 /// Takes reductions out of expressions, inner ones first.
@@ -295,6 +323,12 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
     spaces.push_back(axes);
   }
   for (size_t k = 0; k < parts.spec.values.size(); ++k) {
+    // What nobody reads needs no code: the positions that a MaxPool could give.
+    bool used = false;
+    for (const weft::Use& use : node->uses())
+      used |= !use.control && use.user->inputs[use.slot].index == k;
+    for (const weft::NodeEntry& out : graph.outputs) used |= out.node == node && out.index == k;
+    if (!used) continue;
     weft::Indices at;
     for (int axis : spaces[k]) at.push_back(Expr::Index(axis));
     std::vector<weft::SymInt> dims;
@@ -349,14 +383,9 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
           }
         }
       }
-      const bool guarded = node_at->kind() == ExprKind::kLoad && node_at->has_guard();
-      const bool select = node_at->kind() == ExprKind::kSelect;
-      if (guarded || select) {
-        const Expr& condition = guarded ? node_at->operands().back() : node_at->operand(0);
-        if (IsIndexOnly(condition))
-          for (int axis : AxesOf(condition)) parts.local[size_t(axis)] = true;
-      }
     }
+    for (const Expr& condition : IndexConditions(e))
+      for (int axis : AxesOf(condition)) parts.local[size_t(axis)] = true;
   };
   for (const ReducePart& part : parts.reduces) look(part.body);
   for (const ResultPart& part : parts.results) look(part.value);

@@ -35,6 +35,10 @@ std::optional<int64_t> EvalIndex(const Expr& e, const std::vector<int64_t>& at);
 /// Axes that occur, ascending.
 std::vector<int> AxesOf(const Expr& e);
 
+/// What an expression computes from indices alone: comparisons, and integers of one axis, that are
+/// values or guards of it. Where all of them are known, it is the same at every point.
+std::vector<Expr> IndexConditions(const Expr& e);
+
 /// A reduction: its value is a tensor over `kept`, called buffer `buffer`.
 struct ReducePart {
   weft::ReduceOp op = weft::ReduceOp::kSum;

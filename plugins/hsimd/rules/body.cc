@@ -30,24 +30,6 @@ uint32_t WordOf(const Expr& e) {
   }
 }
 
-std::vector<Expr> IndexConditions(const Expr& e) {
-  std::vector<Expr> found;
-  std::unordered_map<const ExprNode*, bool> seen;
-  std::vector<Expr> stack{e};
-  while (!stack.empty()) {
-    const Expr n = stack.back();
-    stack.pop_back();
-    if (!seen.emplace(n.get(), true).second) continue;
-    if (n->kind() == ExprKind::kBinary && n->dtype() == DType::kBool &&
-        n->operand(0)->dtype() != DType::kBool && IsIndexOnly(n) && !AxesOf(n).empty()) {
-      found.push_back(n);
-      continue;
-    }
-    for (const Expr& o : n->operands()) stack.push_back(o);
-  }
-  return found;
-}
-
 VectorOp BodyBuilder::Take() {
   for (const Loop& loop : loops_) op_.counts.push_back(loop.count);
   return std::move(op_);
@@ -68,16 +50,14 @@ BodyOperand BodyBuilder::Step(AluOp op, std::vector<BodyOperand> operands) {
 /// What reads indices alone is a constant of the box.
 std::optional<BodyOperand> BodyBuilder::Constant(const Expr& e) const {
   if (e->kind() == ExprKind::kConst) return BodyOperand::Constant(WordOf(e));
-  if (e->kind() == ExprKind::kDim || e->kind() == ExprKind::kIndex ||
-      (e->dtype() == DType::kBool && IsIndexOnly(e))) {
-    if (e->dtype() != DType::kBool)
-      for (int axis : AxesOf(e))
-        for (size_t i = 0; i < box_.axes.size(); ++i)
-          WEFT_CHECK(box_.axes[i] != axis || (points_.is_local(axis) && box_.to[i] - box_.from[i] == 1),
-                     kUnsupported, "the position itself as a value");
-    const auto v = EvalIndex(e, at_);
-    if (v) return BodyOperand::Constant(uint32_t(int32_t(*v)));
-  }
+  const bool integral = e->dtype() == DType::kBool || weft::IsInt(e->dtype());
+  if (integral && e->kind() != ExprKind::kLoad && IsIndexOnly(e))
+    if (const auto v = EvalIndex(e, at_)) {
+      WEFT_CHECK(*v >= std::numeric_limits<int32_t>::min() &&
+                     *v <= std::numeric_limits<int32_t>::max(),
+                 kUnsupported, "the value {} does not fit a word of 32 bits", *v);
+      return BodyOperand::Constant(uint32_t(int32_t(*v)));
+    }
   return std::nullopt;
 }
 

@@ -41,7 +41,4 @@ class BodyBuilder {
 /// The word of a constant; i64 that do not fit 32 bits are kUnsupported.
 uint32_t WordOf(const Expr& constant);
 
-/// Comparisons of indices in an expression: what boxes are cut by.
-std::vector<Expr> IndexConditions(const Expr& e);
-
 }  // namespace hsimd

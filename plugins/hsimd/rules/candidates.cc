@@ -160,6 +160,7 @@ class Candidates {
       }
       candidate.inputs.push_back(SplitLayout(parts_.input_shapes[i], machine_, levels, multiple));
     }
+    candidate.outputs.resize(parts_.output_shapes.size());
     for (const ResultPart& part : parts_.results) {
       std::vector<std::vector<bool>> levels;
       for (int axis : part.axes) {
@@ -167,8 +168,8 @@ class Candidates {
         const int c = parts_.classes[size_t(axis)];
         if (way && (c == row_class || c == inner_class)) levels.back()[size_t(pe)] = true;
       }
-      candidate.outputs.push_back(
-          SplitLayout(parts_.output_shapes[size_t(part.output)], machine_, levels));
+      candidate.outputs[size_t(part.output)] =
+          SplitLayout(parts_.output_shapes[size_t(part.output)], machine_, levels);
     }
     candidate.cycles = Cost(dealt, places, way);
     candidate.family = int(family);

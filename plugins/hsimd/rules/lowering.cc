@@ -74,9 +74,12 @@ Lowering::Lowering(const LowerRequest& request)
   for (size_t i = 0; i < request.inputs.size(); ++i)
     buffers_.push_back(add(request.inputs[i], "in" + std::to_string(i), parts_.input_shapes[i],
                            parts_.spec.inputs[i].dtype, TileValue::Role::kInput));
-  for (size_t i = 0; i < request.outputs.size(); ++i)
-    outputs_.push_back(add(request.outputs[i], "out" + std::to_string(i), parts_.output_shapes[i],
-                           parts_.spec.outputs[i].dtype, TileValue::Role::kOutput));
+  outputs_.resize(request.outputs.size());
+  for (const ResultPart& part : parts_.results) {
+    const size_t i = size_t(part.output);
+    outputs_[i] = add(request.outputs[i], "out" + std::to_string(i), parts_.output_shapes[i],
+                      parts_.spec.outputs[i].dtype, TileValue::Role::kOutput);
+  }
 }
 
 TileProgram Lowering::Run() {
@@ -311,6 +314,10 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
       }
       cuts[i].assign(ends.begin(), ends.end());
     }
+    int64_t boxes = 1;
+    for (const auto& ends : cuts) boxes *= int64_t(ends.size()) - 1;
+    WEFT_CHECK(boxes * turns <= 4096, kUnsupported,
+               "{}: {} boxes of points, in which positions are values", note_, boxes * turns);
     std::vector<size_t> b(looped.size(), 0);
     while (true) {
       Box box;

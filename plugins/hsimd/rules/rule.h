@@ -27,7 +27,7 @@ namespace hsimd {
 /// One way to run an operator.
 struct LayoutCandidate {
   std::vector<Layout> inputs;   ///< of the present operands, in order
-  std::vector<Layout> outputs;
+  std::vector<Layout> outputs;  ///< of all results; of one that nothing reads: no axes
   int64_t cycles = 0;           ///< estimate, without moves
   int family = 0;               ///< the same number: the levels are dealt out alike
   std::string name;             ///< "L1B:0 MAB:1 PE:rows"
@@ -48,7 +48,7 @@ struct LowerRequest {
   weft::NodePtr node;
   const Machine& machine;
   std::vector<TilePlace> inputs;  ///< of the present operands, in order
-  std::vector<TilePlace> outputs;
+  std::vector<TilePlace> outputs;     ///< of all results; ignored where nothing reads one
   std::vector<ScratchRange> scratch;  ///< may be used while the node runs
 };
 
