@@ -1,0 +1,111 @@
+/// addresses.cc: stays of values as items of the core's offset planner; bytes there are words here.
+#include "addresses.h"
+
+#include <algorithm>
+
+#include "weft/core/plan/offset_planner.h"
+#include "weft/support/check.h"
+
+namespace hsimd {
+namespace {
+
+/// Plans with smaller budgets before giving up on a mode.
+constexpr int kMostCuts = 12;
+
+/// The stays of one memory; cycles become ranks, since the planner counts steps.
+struct Items {
+  std::vector<size_t> stays;
+  std::vector<weft::PlanItem> items;
+};
+
+Items ItemsOf(const ScheduleProblem& problem, const Schedule& schedule, int memory,
+              int64_t alignment) {
+  std::vector<int64_t> cycles;
+  for (const Stay& stay : schedule.stays) {
+    cycles.push_back(stay.begin);
+    cycles.push_back(stay.end);
+  }
+  std::sort(cycles.begin(), cycles.end());
+  cycles.erase(std::unique(cycles.begin(), cycles.end()), cycles.end());
+  const auto rank = [&cycles](int64_t cycle) {
+    return int(std::lower_bound(cycles.begin(), cycles.end(), cycle) - cycles.begin());
+  };
+  Items out;
+  for (size_t s = 0; s < schedule.stays.size(); ++s) {
+    const Stay& stay = schedule.stays[s];
+    const ScheduleProblem::Value& value = problem.values[size_t(stay.value)];
+    if (value.memory != memory) continue;
+    out.stays.push_back(s);
+    out.items.push_back({value.words, rank(stay.begin), rank(stay.end), alignment});
+  }
+  return out;
+}
+
+}  // namespace
+
+bool AddressPlan::Fits(const ScheduleProblem& problem) const {
+  for (size_t m = 0; m < used_words.size(); ++m)
+    if (used_words[m] > problem.memories[m].budget) return false;
+  return true;
+}
+
+AddressPlan PlanAddresses(const ScheduleProblem& problem, const Schedule& schedule,
+                          const std::vector<int64_t>& alignment) {
+  WEFT_ICHECK(alignment.empty() || alignment.size() == problem.memories.size(),
+              "{} alignments for {} memories", alignment.size(), problem.memories.size());
+  AddressPlan out;
+  out.base.assign(schedule.stays.size(), 0);
+  for (size_t m = 0; m < problem.memories.size(); ++m) {
+    const Items items = ItemsOf(problem, schedule, int(m), alignment.empty() ? 1 : alignment[m]);
+    weft::PlanEffort effort;
+    effort.capacity = problem.memories[m].budget;
+    weft::Plan plan = weft::PlanOffsets(items.items, effort);
+    // Worth a search only where it decides whether the schedule fits.
+    if (plan.arena_bytes > effort.capacity && plan.lower_bound <= effort.capacity) {
+      effort.work = 200'000'000;
+      plan = weft::PlanOffsets(items.items, effort);
+    }
+    weft::VerifyPlan(items.items, plan);
+    for (size_t k = 0; k < items.stays.size(); ++k) out.base[items.stays[k]] = plan.offsets[k];
+    out.used_words.push_back(plan.arena_bytes);
+    out.bound_words.push_back(plan.lower_bound);
+  }
+  return out;
+}
+
+PlacedSchedule PlanPlacedSchedule(const ScheduleProblem& problem,
+                                  const std::vector<int64_t>& alignment, ScheduleMode mode,
+                                  const ScheduleEffort& effort) {
+  ScheduleProblem cut = problem;
+  const std::vector<LeastBudget> least = LeastBudgets(problem);
+  for (int k = 0; k < kMostCuts; ++k) {
+    PlacedSchedule placed;
+    placed.schedule = PlanSchedule(cut, mode, effort);
+    placed.addresses = PlanAddresses(problem, placed.schedule, alignment);
+    if (placed.addresses.Fits(problem)) return placed;
+    bool smaller = false;
+    for (size_t m = 0; m < problem.memories.size(); ++m) {
+      const int64_t over = placed.addresses.used_words[m] - problem.memories[m].budget;
+      if (over <= 0) continue;
+      const int64_t budget = std::max(
+          least[m].words, std::min(cut.memories[m].budget, placed.schedule.peak_words[m]) - over);
+      smaller = smaller || budget < cut.memories[m].budget;
+      cut.memories[m].budget = budget;
+    }
+    if (!smaller) break;
+  }
+  // One node at a time: all that is near overlaps in time, so there are no holes.
+  cut = problem;
+  cut.overlap = false;
+  PlacedSchedule placed;
+  placed.schedule = PlanSchedule(cut, ScheduleMode::kFromDram, effort);
+  placed.addresses = PlanAddresses(problem, placed.schedule, alignment);
+  for (size_t m = 0; m < problem.memories.size(); ++m)
+    WEFT_CHECK(placed.addresses.used_words[m] <= problem.memories[m].budget, kLimit,
+               "addresses need {} words of {}, aligned; the budget is {}",
+               placed.addresses.used_words[m], problem.memories[m].name,
+               problem.memories[m].budget);
+  return placed;
+}
+
+}  // namespace hsimd
