@@ -14,6 +14,8 @@ namespace {
 
 /// States of the exact search; the largest of some hundred graphs of nine values had 0.1 M.
 constexpr int64_t kMostStates = 4'000'000;
+/// A level is left after so many changes for every value that found nothing.
+constexpr size_t kIdle = 40;
 /// Runs that loads are moved ahead of.
 constexpr int kAhead[] = {0, 1, 2, 4, 16, 1 << 20};
 
@@ -149,7 +151,25 @@ class Scheduler {
       if (used[v] && p_.values[v].in_dram) link += p_.values[v].load_cycles;
       if (p_.values[v].to_dram && !p_.values[v].in_dram) link += p_.values[v].store_cycles;
     }
-    return p_.overlap ? std::max(runs, link) : runs + link;
+    if (!p_.overlap) return runs + link;
+    // The first node waits for what it loads; the last one makes nothing that others read, and what
+    // it makes is stored behind it.
+    int64_t first = -1, last = -1;
+    for (size_t n = 0; n < p_.nodes.size(); ++n) {
+      int64_t loads = 0, stores = 0;
+      bool can_be_first = p_.nodes[n].after.empty(), can_be_last = true;
+      for (int v : t_.inputs[n]) {
+        can_be_first = can_be_first && p_.values[size_t(v)].in_dram;
+        loads += p_.values[size_t(v)].load_cycles;
+      }
+      for (int v : p_.nodes[n].outputs) {
+        can_be_last = can_be_last && !used[size_t(v)];
+        if (p_.values[size_t(v)].to_dram) stores += p_.values[size_t(v)].store_cycles;
+      }
+      if (can_be_first && (first < 0 || loads < first)) first = loads;
+      if (can_be_last && (last < 0 || stores < last)) last = stores;
+    }
+    return std::max(link, std::max<int64_t>(first, 0) + runs + std::max<int64_t>(last, 0));
   }
 
   ActionPolicy Simple(ScheduleMode mode) const {
@@ -262,7 +282,10 @@ class Scheduler {
         }
     Random random;
     const size_t values = p_.values.size();
-    while (work_ < until && cycles > bound_ && values > 0 && !p_.nodes.empty()) {
+    if (values == 0 || p_.nodes.empty()) return;
+    int64_t least = cycles;
+    for (size_t idle = 0; work_ < until && cycles > bound_ && idle < kIdle * values; ++idle) {
+      if (cycles < least) least = cycles, idle = 0;
       ActionPolicy other = *policy;
       for (uint64_t changes = 1 + random.Below(3); changes > 0; --changes) {
         const size_t v = random.Below(values);
