@@ -1,7 +1,7 @@
 /// bank.h: one memory in all its places while a program runs, and the hazards of its words.
 ///
-/// Words lie address by address, the places of an address next to each other. Addresses are equal in
-/// all places, so what is known of the past of a word is kept by address, with the set of places
+/// Words lie address by address, the places of an address next to each other. Addresses are equal
+/// in all places, so what is known of the past of a word is kept by address, with the set of places
 /// that it holds for; only where instructions under different masks meet at one address are places
 /// looked at.
 #pragma once

@@ -17,9 +17,9 @@ std::string NameOf(const Program& program, int64_t instruction, const Machine& m
 
 /// Throws kInvalidModel, naming the instruction, unless: the program is of this machine; units,
 /// operations, memories and places exist, and the unit reaches the memories; the number of operands
-/// fits; instructions come by start cycle, and those of one slot do not overlap; every address is in
-/// range; no word of a parent has two writers; a matrix instruction takes whole groups; segments lie
-/// in off-chip memory, inputs apart from each other.
+/// fits; instructions come by start cycle, and those of one slot do not overlap; every address is
+/// in range; no word of a parent has two writers; a matrix instruction takes whole groups; segments
+/// lie in off-chip memory, inputs apart from each other.
 void CheckProgram(const Program& program, const Machine& machine);
 
 /// Cycles for which an instruction holds its slot, from its start.

@@ -19,9 +19,9 @@
 ///   two writers   a word of a parent is written by several places of one element (kUp, no reduce)
 ///
 /// A mask names the places that take part: of a link the children, of a ring those that receive;
-/// their neighbours are read whether they are in it or not. A matrix instruction takes all places of
-/// the last level under a parent or none. The words of a parent that belong to places outside the
-/// mask are not touched.
+/// their neighbours are read whether they are in it or not. A matrix instruction takes all places
+/// of the last level under a parent or none. The words of a parent that belong to places outside
+/// the mask are not touched.
 ///
 /// Cycles of a program: the first cycle in which nothing is under way any more; they follow from
 /// its text, never from data.
@@ -46,8 +46,8 @@ struct Stream {
 };
 
 /// A set of places on each level; the instruction works in the places all of whose ancestors are in
-/// the sets of their levels. Bit p of word p / 64 is place p *within its parent*; an empty vector is
-/// all of them.
+/// the sets of their levels. Bit p of word p / 64 is place p *within its parent*; an empty vector
+/// is all of them.
 struct Mask {
   std::vector<std::vector<uint64_t>> levels;  ///< by level, or empty: every place
   bool Has(int level, int64_t place) const;

@@ -17,7 +17,8 @@
 namespace hsimd {
 namespace {
 
-/// "ok", or what is wrong with the program: a hazard as kind@cycle i<instruction> <word> in <place>.
+/// "ok", or what is wrong with the program: a hazard as kind @cycle i<instruction>, word and
+/// place.
 std::string Verdict(const std::string& lines, const char* machine = "tree64") {
   const Machine m = FindMachine(machine);
   const Program p = ParseProgram(fmt::format("l1 1\nmachine {}\n", machine) + lines, m, "f.l1");
@@ -126,7 +127,7 @@ TEST_CASE("simulator: masks keep instructions apart, place by place") {
         "under way @21 i3 R1[1] in 6");
   CHECK(Verdict(kReady + write + "@21 ALU.copy R1[1] -> R0[7] on L1B=3") ==
         "under way @21 i3 R1[1] in 54");
-  // Several writes to one address at once, under masks that do not meet; then one that meets a third.
+  // Several writes to one address at once, under masks that do not meet; then one that does.
   const std::string writes =
       write + "@21 ALU.copy R0[0] -> R1[1] on MAB=2\n@22 ALU.copy R0[0] -> R1[1] on MAB=3\n";
   CHECK(Verdict(kReady + writes + "@23 ALU.copy R1[1] -> R0[7] on MAB=0") == "ok");

@@ -3,9 +3,10 @@
 /// An operation is named in machine files and in program text by the names here. A word holds f32,
 /// i32 or bool (0 or 1; operands that are not 0 count as true). The set covers what weft's
 /// ExpandMath and ExpandBody leave of an expression: every unary, binary, select, cast, bit-cast
-/// and fma of f32, i32 and bool (some functions of ExpandMath compute in f64: not covered). Meanings
-/// are those of weft/codegen/expr/expr.h: integers wrap, x / 0 = x mod 0 = 0, shifts by 32 or more give 0, minima and maxima
-/// propagate NaN, conversions truncate and saturate and take NaN to 0, rounding is half to even.
+/// and fma of f32, i32 and bool (some functions of ExpandMath compute in f64: not covered). Their
+/// meanings are those of weft/codegen/expr/expr.h: integers wrap, x / 0 = x mod 0 = 0, shifts by 32
+/// or more give 0, minima and maxima propagate NaN, conversions truncate and saturate and take NaN
+/// to 0, rounding is half to even.
 /// f32 follows IEEE 754 with subnormals; a NaN that an operation makes is 0x7fc00000, whatever NaN
 /// came in, so that results have one set of bits on every host.
 #pragma once

@@ -95,13 +95,14 @@ struct Machine {
 ///
 ///   name      text
 ///   levels    {"CHIP": 1, "PE": 4}: from the root, whose count is 1, down
-///   memories  {"R": {"level": "PE", "words": 64, "reads": 1, "writes": 1}}: also accesses, off_chip
+///   memories  {"R": {"level": "PE", "words": 64, "reads": 1, "writes": 1}}; also accesses,
+///             off_chip
 ///   units     {"UP": {"kind": "up", "slot": "LINK", "parent": "CHIP", "child": "PE", "ops": ...}}
 ///
 /// A unit has a kind (alu, matrix, down, up, ring), a slot (its name where none is given), rate and
 /// latency for the operations that state none, sources and targets (names of memories; all that fit
-/// where none are given), of links parent and child (a ring: child), and ops: a list of names, or an
-/// object of {"rate", "latency", "indexed": [levels], "reduce", "shift"} by name; of an ALU also
+/// where none are given), of links parent and child (a ring: child), and ops: a list of names, or
+/// an object of {"rate", "latency", "indexed": [levels], "reduce", "shift"} by name; of an ALU also
 /// "all". A rate is a number of elements a cycle, or "1/8"; 1 where none is given. A number is
 /// `8`, or {"value": 8, "assumed": true} where it has no public source.
 ///

@@ -1,4 +1,5 @@
-/// machine_test.cc: the built-in machines are what their sources say; bad files are refused by path.
+/// machine_test.cc: the built-in machines are what their sources say; bad files are refused by
+/// path.
 #include "machine.h"
 
 #include <doctest/doctest.h>
@@ -73,12 +74,14 @@ nlohmann::ordered_json Small() {
       "R": {"level": "PE", "words": 16, "reads": 2, "writes": 1}
     },
     "units": {
-      "ALU": {"kind": "alu", "latency": 2, "ops": {"fadd": {}, "fdiv": {"rate": "1/8", "latency": 20}}},
-      "DOWN": {"kind": "down", "slot": "L", "parent": "ROOT", "child": "PE", "latency": 3, "rate": 2,
-               "ops": {"words": {"indexed": ["PE"]}, "one": {}}},
+      "ALU": {"kind": "alu", "latency": 2,
+              "ops": {"fadd": {}, "fdiv": {"rate": "1/8", "latency": 20}}},
+      "DOWN": {"kind": "down", "slot": "L", "parent": "ROOT", "child": "PE", "latency": 3,
+               "rate": 2, "ops": {"words": {"indexed": ["PE"]}, "one": {}}},
       "UP": {"kind": "up", "slot": "L", "parent": "ROOT", "child": "PE", "latency": 3,
              "ops": {"sum": {"reduce": "sum"}, "words": {"indexed": ["PE"]}}},
-      "RING": {"kind": "ring", "slot": "L", "child": "PE", "latency": 1, "ops": {"left": {"shift": 1}}}
+      "RING": {"kind": "ring", "slot": "L", "child": "PE", "latency": 1,
+               "ops": {"left": {"shift": 1}}}
     }
   })");
 }

@@ -17,7 +17,8 @@ Machine RandomMachine(std::mt19937* random);
 Instruction RandomInstruction(const Machine& machine, std::mt19937* random);
 
 /// A program of up to `n` instructions, packed as tightly as chance finds; it has no hazard by the
-/// simulator (tests ask the naive interpreter too). An input fills the first half of each off-chip memory.
+/// simulator (tests ask the naive interpreter too). An input fills the first half of each off-chip
+/// memory.
 Program RandomProgram(const Machine& machine, int n, std::mt19937* random);
 
 /// Words for the inputs of a program, by (memory, address): small integers, floats, any bits.
