@@ -1,0 +1,200 @@
+/// l3.cc: see l3.h. The attributes of the level with their texts, and its three operators.
+#include "l3.h"
+
+#include <algorithm>
+
+#include "weft/codegen/expr/op_codegen.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace hsimd {
+
+using namespace weft;
+
+std::string PrintPlace(const ValuePlace& place) {
+  const std::string at = place.base < 0 ? "" : "[" + std::to_string(place.base) + "]";
+  return place.memory + at + " " + PrintLayout(place.layout);
+}
+
+ValuePlace ParsePlace(const std::string& text) {
+  const size_t space = text.find(' ');
+  WEFT_CHECK(space != std::string::npos && space > 0, kSyntax,
+             "place '{}': expected a memory and a layout, as in 'LM0[128] (4,6)/((4_PE:1), (6:1))'",
+             text);
+  ValuePlace place;
+  place.memory = text.substr(0, space);
+  if (const size_t open = place.memory.find('['); open != std::string::npos) {
+    const std::string digits = place.memory.substr(open + 1);
+    char* end = nullptr;
+    place.base = std::strtoll(digits.c_str(), &end, 10);
+    WEFT_CHECK(end != digits.c_str() && std::string(end) == "]" && place.base >= 0, kSyntax,
+               "place '{}': '[{}' is no address", text, digits);
+    place.memory.resize(open);
+  }
+  place.layout = ParseLayout(std::string_view(text).substr(space + 1));
+  return place;
+}
+
+bool operator==(const ValuePlace& a, const ValuePlace& b) {
+  return a.memory == b.memory && a.base == b.base && a.layout == b.layout;
+}
+
+bool MovesOnly(const NodePtr& node) {
+  return IsOp(node, kLoad) || IsOp(node, kSwitch) || IsOp(node, kStore);
+}
+
+bool LiesOffChip(const NodePtr& node) {
+  return node->is_variable() || bool(Graph::ConstantOf(NodeEntry(node)));
+}
+
+bool IsView(const NodePtr& node) {
+  static const auto& view = Op::GetAttr<TIsView>("TIsView");
+  const bool* is = node->is_variable() ? nullptr : view.find(node->op());
+  return is && *is;
+}
+
+MachinePtr MachineOf(const Graph& graph) { return graph.GetAttr<MachinePtr>("hsimd_machine"); }
+
+MachineMemories MemoriesOf(const Machine& machine) {
+  MachineMemories m;
+  for (int i = 0; i < int(machine.memories.size()); ++i) {
+    const Memory& memory = machine.memories[size_t(i)];
+    if (memory.off_chip) {
+      if (m.dram < 0) m.dram = i;
+    } else if (memory.level < machine.pe()) {
+      m.between.push_back(i);
+    } else if (m.home < 0 || memory.words > machine.memories[size_t(m.home)].words) {
+      if (m.home >= 0) m.scratch.push_back(m.home);
+      m.home = i;
+    } else {
+      m.scratch.push_back(i);
+    }
+  }
+  std::sort(m.scratch.begin(), m.scratch.end());
+  WEFT_CHECK(m.dram >= 0, kUnsupported, "machine '{}' has no memory off the chip", machine.name);
+  WEFT_CHECK(m.home >= 0, kUnsupported, "machine '{}' has no memory in its PEs", machine.name);
+  return m;
+}
+
+namespace {
+
+MachinePtr ReadMachine(const std::string& text) {
+  return std::make_shared<Machine>(text.find('{') == std::string::npos
+                                       ? FindMachine(text)
+                                       : ParseMachine(text, "hsimd_machine"));
+}
+/// Built-in ones by their name.
+std::string WriteMachine(const MachinePtr& machine) {
+  const std::vector<std::string> known = BuiltInMachines();
+  if (std::find(known.begin(), known.end(), machine->name) != known.end() &&
+      PrintMachine(FindMachine(machine->name)) == PrintMachine(*machine))
+    return machine->name;
+  return PrintMachine(*machine);
+}
+
+/// By the line "machine NAME" that the texts of l1 and l2 have.
+MachinePtr MachineOfText(const std::string& text) {
+  const size_t at = text.find("machine ");
+  WEFT_CHECK(at != std::string::npos, kSyntax, "expected a line 'machine NAME' in '{}'",
+             text.substr(0, 40));
+  const size_t begin = at + 8;
+  return std::make_shared<Machine>(FindMachine(text.substr(begin, text.find('\n', begin) - begin)));
+}
+
+/// Every block as a program, apart by lines "block NAME".
+std::string WriteBlocks(const NodeBlocks& row) {
+  std::string text;
+  for (const Block& block : *row.blocks) {
+    Program p;
+    p.machine = row.machine->name;
+    p.instructions = block.instructions;
+    text += "block " + block.name + "\n" + PrintProgram(p, *row.machine);
+  }
+  return text;
+}
+NodeBlocks ReadBlocks(const std::string& text) {
+  NodeBlocks row;
+  auto blocks = std::make_shared<std::vector<Block>>();
+  const std::string mark = "block ";
+  for (size_t at = 0; at < text.size();) {
+    WEFT_CHECK(text.compare(at, mark.size(), mark) == 0, kSyntax, "expected 'block NAME', got '{}'",
+               text.substr(at, 20));
+    const size_t line = std::min(text.find('\n', at), text.size());
+    const size_t end = std::min(text.find("\n" + mark, line), text.size() - 1) + 1;
+    const std::string body = text.substr(line + 1, end - line - 1);
+    if (!row.machine) row.machine = MachineOfText(body);
+    blocks->push_back({text.substr(at + mark.size(), line - at - mark.size()),
+                       ParseProgram(body, *row.machine, "hsimd_blocks").instructions});
+    at = end;
+  }
+  row.blocks = blocks;
+  return row;
+}
+
+NodeTiles ReadTiles(const std::string& text) {
+  const MachinePtr machine = MachineOfText(text);
+  return {machine, std::make_shared<TileProgram>(ParseTiles(text, *machine, "hsimd_tiles"))};
+}
+
+MachineProgram ReadProgram(const std::string& text) {
+  MachineProgram p;
+  p.machine = MachineOfText(text);
+  p.program = std::make_shared<Program>(ParseProgram(text, *p.machine, "hsimd_program"));
+  p.cycles = PredictCycles(*p.program, *p.machine);
+  return p;
+}
+
+WEFT_REGISTER_GRAPH_ATTR(hsimd_machine, kGiven, MachinePtr)
+    .describe("the machine that the graph is laid out for")
+    .text(WriteMachine, ReadMachine);
+WEFT_REGISTER_GRAPH_ATTR(hsimd_place, kGiven, PlaceMap)
+    .describe("memory, first word and layout of a value")
+    .text(PrintPlace, ParsePlace);
+WEFT_REGISTER_GRAPH_ATTR(hsimd_cycles, kGiven, CyclesMap)
+    .describe("cycles of a node by itself")
+    .text([](const int64_t& v) { return std::to_string(v); },
+          [](const std::string& text) { return int64_t(std::stoll(text)); });
+WEFT_REGISTER_GRAPH_ATTR(hsimd_tiles, kDerived, TilesMap)
+    .describe("a node as operations on tiles (l2)")
+    .text([](const NodeTiles& row) { return PrintTiles(*row.program, *row.machine); }, ReadTiles)
+    .hidden();
+WEFT_REGISTER_GRAPH_ATTR(hsimd_blocks, kDerived, BlocksMap)
+    .describe("a node as instructions (l1)")
+    .text(WriteBlocks, ReadBlocks)
+    .hidden();
+WEFT_REGISTER_GRAPH_ATTR(hsimd_program, kDerived, MachineProgram)
+    .describe("the graph as instructions (l1)")
+    .text([](const MachineProgram& p) { return PrintProgram(*p.program, *p.machine); }, ReadProgram)
+    .hidden();
+
+void InferType(InferTypeContext& ctx) {
+  if (ctx.in(0).known()) ctx.set_out(0, ctx.in(0));
+}
+void InferShape(InferShapeContext& ctx) { ctx.set_out(0, ctx.in(0)); }
+Exprs Code(const NodePtr&, const Exprs& inputs) { return inputs; }
+std::vector<NodeEntry> Gradient(const NodePtr&, const std::vector<NodeEntry>& ograds) {
+  return {ograds[0]};
+}
+
+// Opaque to fusion: a place is what it makes.
+#define HSIMD_REGISTER_MOVE(Name, doc)                    \
+  WEFT_REGISTER_OP_IN(hsimd, Name)                        \
+      .describe(doc)                                      \
+      .input("x", "T, any")                               \
+      .output("y", "T", "the shape of x")                 \
+      .set_attr<FInferType>("FInferType", InferType)      \
+      .set_attr<FInferShape>("FInferShape", InferShape)   \
+      .set_attr<FCodeGen>("FCodeGen", Code)               \
+      .set_attr<FFuseKind>("FFuseKind", FuseKind::kOpaque) \
+      .set_attr<FGradient>("FGradient", Gradient)         \
+      .example({"f32[2, 3]"})
+
+HSIMD_REGISTER_MOVE(Load, "x, brought from off chip to the memories of the PEs.");
+HSIMD_REGISTER_MOVE(Switch, "x, in another layout or memory of the PEs.");
+HSIMD_REGISTER_MOVE(Store, "x, brought from the memories of the PEs off chip.");
+
+}  // namespace
+}  // namespace hsimd

@@ -1,0 +1,94 @@
+/// l3.h: the first of the three levels: Weft's graph, with a place for every value.
+///
+/// A value has a row in the graph attribute `hsimd_place`: the memory that it lies in, the layout,
+/// and, once HsimdAddress has run, its first word there. Variables and constants lie off chip, one
+/// element after another. Three operators change nothing but the place:
+///
+///   hsimd::Load    off chip -> memories of the PEs
+///   hsimd::Switch  one layout, or memory of the PEs, -> another
+///   hsimd::Store   memories of the PEs -> off chip
+///
+/// So the graph means what it meant, the core's checks of passes hold, and a text of it says all
+/// that later passes need. The passes, in order, and what each adds:
+///
+///   HsimdLayout    hsimd_machine, hsimd_place without bases, the three operators
+///   HsimdMeasure   hsimd_cycles of every node
+///   HsimdSchedule  order; spills, refills and nodes that run again as nodes of their own
+///   HsimdAddress   bases in hsimd_place
+///   HsimdLower     hsimd_tiles: l2 of every node
+///   HsimdEmit      hsimd_blocks: l1 of every node by itself
+///   HsimdMerge     hsimd_program: l1 of the graph
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../l1/merge.h"
+#include "../l1/program.h"
+#include "../l2/tile_program.h"
+#include "../layout/layout.h"
+#include "../machine/machine.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/graph/graph_attr.h"
+
+namespace hsimd {
+
+using MachinePtr = std::shared_ptr<const Machine>;
+
+struct ValuePlace {
+  std::string memory;
+  int64_t base = -1;  ///< words; -1: HsimdAddress has not run
+  Layout layout;
+};
+/// "LM0[128] (4,6)/((4_PE:1), (6:1))"; without a base "LM0 (4,6)/(..)". Throws kSyntax.
+std::string PrintPlace(const ValuePlace& place);
+ValuePlace ParsePlace(const std::string& text);
+bool operator==(const ValuePlace& a, const ValuePlace& b);
+
+/// With the machine, whose names the texts need.
+struct NodeTiles {
+  MachinePtr machine;
+  std::shared_ptr<const TileProgram> program;
+};
+struct NodeBlocks {
+  MachinePtr machine;
+  std::shared_ptr<const std::vector<Block>> blocks;
+};
+struct MachineProgram {
+  MachinePtr machine;
+  std::shared_ptr<const Program> program;
+  int64_t cycles = 0;           ///< predicted
+  int64_t bound_cycles = 0;     ///< the fullest slot, and words that must cross to and from DRAM
+  int64_t sequence_cycles = 0;  ///< of the nodes one after another
+};
+
+using PlaceMap = weft::EntryMap<ValuePlace>;
+using TilesMap = weft::NodeMap<NodeTiles>;
+using BlocksMap = weft::NodeMap<NodeBlocks>;
+using CyclesMap = weft::NodeMap<int64_t>;
+
+inline constexpr const char* kLoad = "hsimd::Load";
+inline constexpr const char* kSwitch = "hsimd::Switch";
+inline constexpr const char* kStore = "hsimd::Store";
+
+/// Of the graph; throws kDependency where HsimdLayout has not run.
+MachinePtr MachineOf(const weft::Graph& graph);
+/// One of the three operators, or an operator of the user.
+bool MovesOnly(const weft::NodePtr& node);
+/// Variables and constants: nothing runs for them.
+bool LiesOffChip(const weft::NodePtr& node);
+/// Reshape and its like: the same words under another layout. Nothing runs for them either.
+bool IsView(const weft::NodePtr& node);
+
+/// Roles of a machine's memories, found by what its units reach.
+struct MachineMemories {
+  int dram = -1;             ///< off chip
+  int home = -1;             ///< of the PEs: where values live; the largest
+  std::vector<int> scratch;  ///< of the PEs: all others
+  std::vector<int> between;  ///< of the levels above
+};
+/// Throws kUnsupported for a machine without one of the first two.
+MachineMemories MemoriesOf(const Machine& machine);
+
+}  // namespace hsimd

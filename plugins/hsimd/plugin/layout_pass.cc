@@ -1,0 +1,337 @@
+/// layout_pass.cc: HsimdLayout. Every value gets a layout in the memories of the PEs, and moves stand
+/// where two nodes want different ones.
+///   needs      shape, dtype; static extents
+///   provides   hsimd_machine, hsimd_place
+///   preserves  shapes and dtypes
+///   never      changes what the graph computes
+///   cost       candidates^2 moves are planned for every edge; then l3/assign_layouts.h
+///   source     PFN's layout planner (notation); elimination: assign_layouts.h
+///
+///   y = MatMul(x, w)   ->   y = MatMul(Load(x), Load(w)); Store(y)
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+#include "../l3/assign_layouts.h"
+#include "../move/move.h"
+#include "../rules/rule.h"
+#include "l3.h"
+#include "weft/core/graph/accessors.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
+#include "weft/core/pass/pass.h"
+#include "weft/support/check.h"
+
+namespace hsimd {
+namespace {
+
+using namespace weft;
+
+std::vector<int64_t> StaticDims(const Graph& g, const NodeEntry& e) {
+  const Shape& shape = g.GetAttr<ShapeMap>("shape")[e];
+  WEFT_CHECK(shape.is_static(), kUnsupported,
+             "{}: shape {} is not static; the machine's programs are made for numbers (--bind)",
+             e.node->Describe(), shape.ToString());
+  return shape.ints();
+}
+
+/// About what one move costs: words over the links of the way, each at its pace.
+class MoveCosts {
+ public:
+  explicit MoveCosts(const Machine& machine)
+      : machine_(machine) {}
+  int64_t Of(const Layout& from, bool from_dram, const Layout& /*to*/, bool to_dram) const {
+    const int64_t words = from.elements();
+    int64_t cycles = 0;
+    // A reordering in the PEs goes up and comes down again.
+    if (!from_dram) cycles = std::max(cycles, Pace(UnitKind::kUp, from_dram, to_dram, words));
+    if (!to_dram) cycles += Pace(UnitKind::kDown, from_dram, to_dram, words);
+    return cycles;
+  }
+
+ private:
+  int64_t Pace(UnitKind kind, bool from_dram, bool to_dram, int64_t words) const {
+    int64_t slowest = 1;
+    for (const Unit& u : machine_.units) {
+      if (u.kind != kind) continue;
+      const bool off_chip = u.parent == u.child;
+      if (off_chip && !from_dram && !to_dram) continue;
+      int64_t best = INT64_MAX;
+      for (const UnitOp& op : u.ops) {
+        int64_t lanes = 1;
+        for (const int l : op.indexed) lanes *= machine_.levels[size_t(l)].count;
+        best = std::min(best, op.rate.StartOf(words / lanes / machine_.PlacesOf(u.parent)) + op.latency);
+      }
+      if (best != INT64_MAX) slowest = std::max(slowest, best);
+    }
+    return slowest;
+  }
+  const Machine& machine_;
+};
+
+class Planner {
+ public:
+  Planner(Graph g, PassContext& ctx)
+      : g_(std::move(g)),
+        ctx_(ctx),
+        machine_(std::make_shared<Machine>(FindMachine(ctx.option<std::string>("machine")))),
+        memories_(MemoriesOf(*machine_)),
+        costs_(*machine_),
+        most_(size_t(ctx.option<int64_t>("candidates"))) {}
+
+  Graph Run() {
+    order_ = g_.TopoOrder();
+    for (const NodePtr& n : order_) FindCandidates(n);
+    for (const NodePtr& n : order_) AddValues(n);
+    AddResults();
+    for (Value& v : values_) FillSwitches(v);
+    const LayoutChoice choice = AssignLayouts(problem_);
+    ctx_.Count("candidates", int64_t(total_));
+    ctx_.Count("cycles", choice.cost);
+    ctx_.Count("bound", choice.bound);
+    Rewrite(choice.candidate);
+    return std::move(g_);
+  }
+
+ private:
+  struct Work {
+    int node = -1;  ///< of the problem
+    std::vector<LayoutCandidate> candidates;
+  };
+  struct Value {
+    NodeEntry entry;
+    bool off_chip = false;
+    std::vector<Layout> layouts;  ///< index 0 of an off-chip value, or of a result: row-major there
+    std::vector<bool> dram;
+    std::map<std::string, int> index;
+    int problem = -1;
+  };
+
+  void FindCandidates(const NodePtr& n) {
+    if (LiesOffChip(n)) return;
+    Work w;
+    w.candidates = IsView(n) ? ViewCandidates(n) : LayoutCandidates(g_, n, *machine_);
+    const int64_t room = machine_->memories[size_t(memories_.home)].words;
+    std::vector<LayoutCandidate> fitting;
+    int64_t least = 0;
+    for (LayoutCandidate& c : w.candidates) {
+      int64_t words = 0;
+      for (const Layout& l : c.inputs) words += Words(l);
+      for (const Layout& l : c.outputs) words += Words(l);
+      least = least ? std::min(least, words) : words;
+      if (words <= room && fitting.size() < most_) fitting.push_back(std::move(c));
+    }
+    WEFT_CHECK(!fitting.empty(), kLimit,
+               "{} needs {} words of {} in every PE of machine '{}', which has {}", n->Describe(),
+               least, machine_->memories[size_t(memories_.home)].name, machine_->name, room);
+    w.candidates = std::move(fitting);
+    total_ += w.candidates.size();
+    LayoutProblem::Node p;
+    p.name = n->Describe();
+    for (const LayoutCandidate& c : w.candidates) {
+      p.cost.push_back(c.cycles);
+      p.family.push_back(c.family);
+    }
+    w.node = int(problem_.nodes.size());
+    problem_.nodes.push_back(std::move(p));
+    work_.emplace(n->id(), std::move(w));
+  }
+
+  /// A view in the layouts that its operand's maker and its readers have: where digits say the
+  /// result, nothing moves.
+  std::vector<LayoutCandidate> ViewCandidates(const NodePtr& n) {
+    const std::vector<int64_t> from = StaticDims(g_, n->inputs[0]), to = StaticDims(g_, NodeEntry(n));
+    std::vector<LayoutCandidate> out;
+    std::map<std::string, bool> seen;
+    const auto add = [&](const Layout& in, const Layout& result) {
+      if (!seen.emplace(PrintLayout(in), true).second) return;
+      LayoutCandidate c;
+      c.inputs = {in};
+      c.outputs = {result};
+      c.name = "view";
+      out.push_back(std::move(c));
+    };
+    if (const auto it = work_.find(n->inputs[0].node->id()); it != work_.end())
+      for (const LayoutCandidate& c : it->second.candidates)
+        if (auto l = Reshape(c.outputs[n->inputs[0].index], to)) add(c.outputs[n->inputs[0].index], *l);
+    for (const Use& use : n->uses()) {
+      if (use.control || LiesOffChip(use.user) || IsView(use.user)) continue;
+      size_t slot = 0;
+      for (uint32_t i = 0; i < use.slot; ++i) slot += use.user->inputs[i].node ? 1 : 0;
+      for (const LayoutCandidate& c : LayoutCandidates(g_, use.user, *machine_))
+        if (auto l = Reshape(c.inputs[slot], from)) add(*l, c.inputs[slot]);
+    }
+    // Words in a row in one PE's memory, if nothing else.
+    if (out.empty()) add(RowMajor(from), RowMajor(to));
+    return out;
+  }
+
+  int LayoutIndex(Value& v, const Layout& layout, bool dram) {
+    const std::string key = (dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
+    const auto [it, fresh] = v.index.emplace(key, int(v.layouts.size()));
+    if (fresh) {
+      v.layouts.push_back(layout);
+      v.dram.push_back(dram);
+    }
+    return it->second;
+  }
+
+  Value& ValueOf(const NodeEntry& e) {
+    const auto [it, fresh] = value_of_.try_emplace(e.key().packed(), values_.size());
+    if (!fresh) return values_[it->second];
+    Value v;
+    v.entry = e;
+    v.off_chip = LiesOffChip(e.node);
+    LayoutProblem::Value p;
+    if (v.off_chip) {
+      LayoutIndex(v, RowMajor(StaticDims(g_, e)), true);
+      p.producer = int(problem_.nodes.size());
+      p.made = {0};
+      problem_.nodes.push_back({e.node->Describe(), {0}, {0}});
+    } else {
+      const Work& w = work_.at(e.node->id());
+      p.producer = w.node;
+      for (const LayoutCandidate& c : w.candidates)
+        p.made.push_back(LayoutIndex(v, c.outputs[e.index], false));
+    }
+    v.problem = int(problem_.values.size());
+    problem_.values.push_back(std::move(p));
+    values_.push_back(std::move(v));
+    return values_.back();
+  }
+
+  void AddValues(const NodePtr& n) {
+    if (LiesOffChip(n)) return;
+    const Work& w = work_.at(n->id());
+    size_t slot = 0;
+    for (const NodeEntry& e : n->inputs) {
+      if (!e.node) continue;
+      Value& v = ValueOf(e);
+      LayoutProblem::Reader reader;
+      reader.node = w.node;
+      for (const LayoutCandidate& c : w.candidates)
+        reader.wanted.push_back(LayoutIndex(v, c.inputs[slot], false));
+      problem_.values[size_t(v.problem)].readers.push_back(std::move(reader));
+      ++slot;
+    }
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) ValueOf(NodeEntry(n, i));
+  }
+
+  void AddResults() {
+    for (const NodeEntry& e : g_.outputs) {
+      Value& v = ValueOf(e);
+      const int dram = LayoutIndex(v, RowMajor(StaticDims(g_, e)), true);
+      LayoutProblem::Reader reader;
+      reader.node = int(problem_.nodes.size());
+      reader.wanted = {dram};
+      problem_.nodes.push_back({"result of " + e.node->Describe(), {0}, {0}});
+      problem_.values[size_t(v.problem)].readers.push_back(std::move(reader));
+    }
+  }
+
+  void FillSwitches(Value& v) {
+    LayoutProblem::Value& p = problem_.values[size_t(v.problem)];
+    const size_t n = v.layouts.size();
+    p.layouts = int(n);
+    p.switches.assign(n * n, kNeverCost);
+    std::vector<char> wanted(n);
+    for (const LayoutProblem::Reader& r : p.readers)
+      for (const int l : r.wanted) wanted[size_t(l)] = 1;
+    std::vector<char> made(n);
+    for (const int l : p.made) made[size_t(l)] = 1;
+    for (size_t a = 0; a < n; ++a)
+      for (size_t b = 0; b < n; ++b)
+        if (a == b || (made[a] && wanted[b]))
+          p.switches[a * n + b] =
+              a == b ? 0 : costs_.Of(v.layouts[a], v.dram[a], v.layouts[b], v.dram[b]);
+  }
+
+  void Rewrite(const std::vector<int>& choice) {
+    PlaceMap places;
+    const std::string home = machine_->memories[size_t(memories_.home)].name;
+    const std::string dram = machine_->memories[size_t(memories_.dram)].name;
+    for (const Value& v : values_) {
+      if (v.off_chip) {
+        places.set(v.entry, {dram, -1, v.layouts[0]});
+      } else {
+        const Work& w = work_.at(v.entry.node->id());
+        places.set(v.entry, {home, -1, w.candidates[size_t(choice[size_t(w.node)])]
+                                           .outputs[v.entry.index]});
+      }
+    }
+    std::map<std::pair<uint64_t, std::string>, NodeEntry> moved;
+    const auto in_layout = [&](const NodeEntry& e, const Layout& layout, bool to_dram) -> NodeEntry {
+      const ValuePlace& now = *places.find(e);
+      const bool in_dram = now.memory == dram;
+      const std::string key = (to_dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
+      if (in_dram == to_dram &&
+          (to_dram || PrintLayout(Canonical(now.layout, *machine_)) ==
+                          PrintLayout(Canonical(layout, *machine_))))
+        return e;
+      NodeEntry& twin = moved[{e.key().packed(), key}];
+      if (!twin) {
+        const char* op = in_dram ? kLoad : to_dram ? kStore : kSwitch;
+        twin = NodeEntry(g_.AddNode(op, {e}));
+        g_.SetOrigin(twin.node, e.node->origin());
+        places.set(twin, {to_dram ? dram : home, -1, layout});
+        ctx_.Count(in_dram ? "loads" : to_dram ? "stores" : "switches");
+      }
+      return twin;
+    };
+    for (const NodePtr& n : order_) {
+      if (LiesOffChip(n)) continue;
+      const Work& w = work_.at(n->id());
+      const LayoutCandidate& c = w.candidates[size_t(choice[size_t(w.node)])];
+      size_t slot = 0;
+      for (uint32_t i = 0; i < n->num_inputs(); ++i) {
+        const NodeEntry e = n->inputs[i];
+        if (!e.node) continue;
+        const NodeEntry twin = in_layout(e, c.inputs[slot++], false);
+        if (twin != e) g_.SetInput(n, i, twin);
+      }
+    }
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const NodeEntry e = g_.outputs[i];
+      const std::string name = g_.OutputName(i);
+      const NodeEntry twin = in_layout(e, RowMajor(places.find(e)->layout.shape), true);
+      if (twin != e) g_.outputs.set(i, twin);
+      g_.SetOutputName(i, name);
+    }
+    g_.SetAttr("hsimd_machine", MachinePtr(machine_));
+    g_.SetAttr("hsimd_place", std::move(places));
+  }
+
+  Graph g_;
+  PassContext& ctx_;
+  MachinePtr machine_;
+  MachineMemories memories_;
+  MoveCosts costs_;
+  size_t most_, total_ = 0;
+  std::vector<NodePtr> order_;
+  std::unordered_map<NodeId, Work> work_;
+  std::deque<Value> values_;
+  std::unordered_map<uint64_t, size_t> value_of_;
+  LayoutProblem problem_;
+};
+
+WEFT_REGISTER_PASS(HsimdLayout)
+    .describe("gives every value a layout on a machine, and moves it where layouts differ")
+    .set_body([](Graph g, PassContext& ctx) { return Planner(std::move(g), ctx).Run(); })
+    .set_change_graph(true)
+    .depend_graph_attr("shape")
+    .depend_graph_attr("dtype")
+    .provide_graph_attr("hsimd_machine")
+    .provide_graph_attr("hsimd_place")
+    .option("machine", "tree64", "a built-in machine or a file")
+    .option("candidates", int64_t{24}, "of each node, the cheapest")
+    .statistic("candidates", "layouts of nodes among which it chose")
+    .statistic("cycles", "of nodes and moves, by their estimates")
+    .statistic("bound", "no choice costs less")
+    .statistic("loads", "moves from off chip")
+    .statistic("stores", "moves to off chip")
+    .statistic("switches", "moves between layouts");
+
+}  // namespace
+}  // namespace hsimd

@@ -1,0 +1,301 @@
+/// lower_pass.cc: HsimdMeasure, HsimdLower, HsimdEmit, HsimdMerge. Nodes as operations on tiles, as
+/// instructions, and all of them on one timeline.
+///   needs      hsimd_machine, hsimd_place; with bases and order, but for HsimdMeasure
+///   provides   hsimd_cycles; hsimd_tiles; hsimd_blocks; hsimd_program
+///   preserves  everything
+///   never      changes the graph
+///   cost       linear in instructions; HsimdMerge: that of l1/merge.h
+///   source     rules/rule.h, l2/emit.h, l1/merge.h
+#include <algorithm>
+#include <map>
+
+#include "../l1/check.h"
+#include "../l2/emit.h"
+#include "../move/move.h"
+#include "../rules/rule.h"
+#include "l3.h"
+#include "weft/core/graph/accessors.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/op/attr_hash.h"
+#include "weft/core/pass/pass.h"
+#include "weft/support/check.h"
+
+namespace hsimd {
+namespace {
+
+using namespace weft;
+
+/// The words between DRAM and PEs are used in turn, so that one move may begin while another ends.
+constexpr int kTurns = 2;
+
+/// Moves by the mover, with what the program may scratch as spare words.
+std::vector<Block> EmitWithMover(const TileProgram& program, const Machine& machine) {
+  return EmitTiles(program, machine, [&machine](const TileProgram& p, const MoveOp& move) {
+    const auto at = [&](int value) {
+      const TileValue& v = p.values[size_t(value)];
+      return TensorAt{v.memory, v.base, *v.layout};
+    };
+    std::vector<SpareWords> spare;
+    for (const ScratchRange& s : p.scratch) spare.push_back({s.memory, s.base, s.words});
+    return PlanMove(machine, at(move.from), at(move.to), spare, move.note).instructions;
+  });
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const Graph& g)
+      : g_(g), machine_(MachineOf(g)), memories_(MemoriesOf(*machine_)) {}
+
+  const MachinePtr& machine() const { return machine_; }
+
+  /// One program; `places` by input and output, with bases.
+  TileProgram Lower(const NodePtr& n, const std::vector<ValuePlace>& in,
+                    const std::vector<ValuePlace>& out) {
+    TileProgram p = MovesOnly(n) ? Move(n, in[0], out[0]) : Rule(n, in, out);
+    p.machine = machine_->name;
+    VerifyTiles(p, *machine_);
+    return p;
+  }
+
+  /// As a node has it in the graph.
+  TileProgram Lower(const NodePtr& n) {
+    const PlaceMap& places = g_.GetAttr<PlaceMap>("hsimd_place");
+    const auto of = [&](const NodeEntry& e) {
+      const ValuePlace* p = places.find(e);
+      WEFT_CHECK(p && p->base >= 0, kDependency, "{}: no place; HsimdAddress gives it",
+                 e.node->Describe());
+      return *p;
+    };
+    std::vector<ValuePlace> in, out;
+    for (const NodeEntry& e : n->inputs)
+      if (e.node) in.push_back(of(e));
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) out.push_back(of(NodeEntry(n, i)));
+    return Lower(n, in, out);
+  }
+
+  /// Alone, with its values one behind the other.
+  int64_t Measure(const NodePtr& n) {
+    const PlaceMap& places = g_.GetAttr<PlaceMap>("hsimd_place");
+    std::map<std::string, int64_t> used;
+    std::string key = std::to_string(HashOfAttrs(n));
+    const auto place = [&](const NodeEntry& e) {
+      ValuePlace p = *places.find(e);
+      key += " | " + PrintPlace(p);
+      p.base = used[p.memory];
+      used[p.memory] += Words(p.layout);
+      return p;
+    };
+    std::vector<ValuePlace> in, out;
+    for (const NodeEntry& e : n->inputs)
+      if (e.node) in.push_back(place(e));
+    for (uint32_t i = 0; i < n->num_outputs(); ++i) out.push_back(place(NodeEntry(n, i)));
+    const bool fused = IsOp(n, builtin::kFused);
+    if (!fused)
+      if (const auto it = known_.find(key); it != known_.end()) return it->second;
+    const TileProgram p = Lower(n, in, out);
+    int64_t cycles = SequenceBlocks(*machine_, EmitWithMover(p, *machine_)).cycles;
+    if (!fused) known_.emplace(key, cycles);
+    return cycles;
+  }
+
+ private:
+  TileProgram Rule(const NodePtr& n, const std::vector<ValuePlace>& in,
+                   const std::vector<ValuePlace>& out) {
+    const auto tiles = [&](const std::vector<ValuePlace>& places) {
+      std::vector<TilePlace> t;
+      for (const ValuePlace& p : places)
+        t.push_back({machine_->MemoryNamed(p.memory), p.base, p.layout});
+      return t;
+    };
+    std::vector<ScratchRange> scratch;
+    for (const int m : memories_.scratch)
+      scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
+    for (const int m : memories_.between)
+      scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
+    return LowerNode({g_, n, *machine_, tiles(in), tiles(out), scratch});
+  }
+
+  TileProgram Move(const NodePtr& n, const ValuePlace& from, const ValuePlace& to) {
+    TileProgram p;
+    const auto value = [&](const char* name, TileValue::Role role, const ValuePlace& place) {
+      TileValue v;
+      v.name = name;
+      v.role = role;
+      v.memory = machine_->MemoryNamed(place.memory);
+      v.base = place.base;
+      v.words = std::max<int64_t>(Words(place.layout), 1);
+      v.layout = place.layout;
+      return p.AddValue(std::move(v));
+    };
+    const int x = value("x", TileValue::Role::kInput, from);
+    const int y = value("y", TileValue::Role::kOutput, to);
+    const int turn = turn_++ % kTurns;
+    for (const int m : memories_.between) {
+      const int64_t words = machine_->memories[size_t(m)].words / kTurns;
+      p.scratch.push_back({m, turn * words, words});
+    }
+    for (const int m : memories_.scratch)
+      p.scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
+    MoveOp move;
+    move.from = x;
+    move.to = y;
+    move.note = n->Describe();
+    p.ops.push_back(std::move(move));
+    return p;
+  }
+
+  const Graph& g_;
+  MachinePtr machine_;
+  MachineMemories memories_;
+  int turn_ = 0;
+  std::map<std::string, int64_t> known_;
+};
+
+bool Runs(const NodePtr& n) { return !LiesOffChip(n) && !IsView(n); }
+
+Graph MeasureNodes(Graph g, PassContext& ctx) {
+  Lowering lowering(g);
+  CyclesMap cycles;
+  for (const NodePtr& n : g.TopoOrder()) {
+    if (!Runs(n)) continue;
+    const int64_t c = lowering.Measure(n);
+    cycles.set(n, c);
+    ctx.Count("cycles", c);
+  }
+  g.SetAttr("hsimd_cycles", std::move(cycles));
+  return g;
+}
+
+Graph Lower(Graph g, PassContext& ctx) {
+  Lowering lowering(g);
+  TilesMap tiles;
+  for (const NodeId id : g.GetAttr<Order>("order").nodes) {
+    const NodePtr n = g.node(id);
+    if (!Runs(n)) continue;
+    auto program = std::make_shared<TileProgram>(lowering.Lower(n));
+    ctx.Count("operations", int64_t(program->ops.size()));
+    tiles.set(n, {lowering.machine(), std::move(program)});
+  }
+  g.SetAttr("hsimd_tiles", std::move(tiles));
+  return g;
+}
+
+Graph Emit(Graph g, PassContext& ctx) {
+  const TilesMap& tiles = g.GetAttr<TilesMap>("hsimd_tiles");
+  BlocksMap out;
+  for (const NodeId id : g.GetAttr<Order>("order").nodes) {
+    const NodePtr n = g.node(id);
+    const NodeTiles* t = tiles.find(n);
+    if (!t) continue;
+    auto blocks = std::make_shared<std::vector<Block>>(EmitWithMover(*t->program, *t->machine));
+    for (const Block& b : *blocks) ctx.Count("instructions", int64_t(b.instructions.size()));
+    out.set(n, {t->machine, std::move(blocks)});
+  }
+  g.SetAttr("hsimd_blocks", std::move(out));
+  return g;
+}
+
+/// Cycles that the fullest slot is held for.
+int64_t FullestSlot(const Program& program, const Machine& machine) {
+  std::map<std::string, int64_t> held;
+  for (const Instruction& i : program.instructions) {
+    const Unit& u = machine.units[size_t(i.unit)];
+    const Rate& r = u.ops[size_t(i.op)].rate;
+    held[u.slot] += (i.elements() * r.cycles + r.elements - 1) / r.elements;
+  }
+  int64_t most = 0;
+  for (const auto& [slot, cycles] : held) most = std::max(most, cycles);
+  return most;
+}
+
+Graph Merge(Graph g, PassContext& ctx) {
+  const MachinePtr machine = MachineOf(g);
+  const MachineMemories memories = MemoriesOf(*machine);
+  const BlocksMap& blocks = g.GetAttr<BlocksMap>("hsimd_blocks");
+  const PlaceMap& places = g.GetAttr<PlaceMap>("hsimd_place");
+  std::vector<Block> all;
+  auto program = std::make_shared<Program>();
+  program->machine = machine->name;
+  for (const NodeId id : g.GetAttr<Order>("order").nodes) {
+    const NodePtr n = g.node(id);
+    if (LiesOffChip(n)) {
+      const ValuePlace& p = *places.find(NodeEntry(n));
+      program->segments.push_back({"v" + std::to_string(id), memories.dram, p.base,
+                                   std::max<int64_t>(Words(p.layout), 1), false});
+    }
+    if (const NodeBlocks* b = blocks.find(n))
+      all.insert(all.end(), b->blocks->begin(), b->blocks->end());
+  }
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    const ValuePlace& p = *places.find(g.outputs[i]);
+    program->segments.push_back({"y" + std::to_string(i), memories.dram, p.base,
+                                 std::max<int64_t>(Words(p.layout), 1), true});
+  }
+  MergedProgram merged =
+      ctx.option<bool>("interleave") ? MergeBlocks(*machine, all) : SequenceBlocks(*machine, all);
+  program->instructions = std::move(merged.instructions);
+  CheckProgram(*program, *machine);
+  MachineProgram out;
+  out.machine = machine;
+  out.cycles = merged.cycles;
+  out.sequence_cycles = merged.sequence_cycles;
+  out.bound_cycles = FullestSlot(*program, *machine);
+  ctx.Count("cycles", out.cycles);
+  ctx.Count("sequence_cycles", out.sequence_cycles);
+  ctx.Count("bound_cycles", out.bound_cycles);
+  ctx.Count("instructions", int64_t(program->instructions.size()));
+  out.program = std::move(program);
+  g.SetAttr("hsimd_program", std::move(out));
+  return g;
+}
+
+WEFT_REGISTER_PASS(HsimdMeasure)
+    .describe("counts the cycles of every node by itself")
+    .set_body(MeasureNodes)
+    .set_change_graph(false)
+    .preserve_all()
+    .depend_graph_attr("hsimd_machine")
+    .depend_graph_attr("hsimd_place")
+    .provide_graph_attr("hsimd_cycles")
+    .statistic("cycles", "of all nodes, one after another");
+
+WEFT_REGISTER_PASS(HsimdLower)
+    .describe("writes every node as operations on tiles")
+    .set_body(Lower)
+    .set_change_graph(false)
+    .preserve_all()
+    .depend_graph_attr("hsimd_machine")
+    .depend_graph_attr("hsimd_place")
+    .depend_graph_attr("order")
+    .provide_graph_attr("hsimd_tiles")
+    .statistic("operations", "on tiles");
+
+WEFT_REGISTER_PASS(HsimdEmit)
+    .describe("writes every node as instructions")
+    .set_body(Emit)
+    .set_change_graph(false)
+    .preserve_all()
+    .depend_graph_attr("hsimd_tiles")
+    .depend_graph_attr("order")
+    .provide_graph_attr("hsimd_blocks")
+    .statistic("instructions", "of all nodes");
+
+WEFT_REGISTER_PASS(HsimdMerge)
+    .describe("puts all instructions on one timeline, side by side where units differ")
+    .set_body(Merge)
+    .set_change_graph(false)
+    .preserve_all()
+    .depend_graph_attr("hsimd_machine")
+    .depend_graph_attr("hsimd_place")
+    .depend_graph_attr("hsimd_blocks")
+    .depend_graph_attr("order")
+    .provide_graph_attr("hsimd_program")
+    .option("interleave", true, "false: nodes one after another")
+    .statistic("cycles", "of the program")
+    .statistic("sequence_cycles", "of the nodes one after another")
+    .statistic("bound_cycles", "the fullest slot")
+    .statistic("instructions", "of the program");
+
+}  // namespace
+}  // namespace hsimd
