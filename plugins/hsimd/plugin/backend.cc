@@ -1,0 +1,214 @@
+/// backend.cc: the backend `hsimd`: graphs compiled by the passes of this room, and run by the
+/// simulator.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../l1/simulator.h"
+#include "l3.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/core/module/backend_module.h"
+#include "weft/core/pass/pass.h"
+#include "weft/core/tensor/tensor.h"
+#include "weft/runtime/backend/backend.h"
+#include "weft/runtime/pipelines.h"
+#include "weft/runtime/program/backend_program.h"
+#include "weft/support/check.h"
+
+namespace hsimd {
+namespace {
+
+using namespace weft;
+
+/// Elements as words of 32 bits.
+std::vector<uint32_t> ToWords(const Tensor& t, const std::string& name) {
+  const size_t n = size_t(t.num_elements());
+  std::vector<uint32_t> words(n);
+  switch (t.dtype()) {
+    case DType::kF32:
+    case DType::kI32:
+      std::memcpy(words.data(), t.data(), n * 4);
+      break;
+    case DType::kBool:
+      for (size_t i = 0; i < n; ++i) words[i] = static_cast<const uint8_t*>(t.data())[i] ? 1 : 0;
+      break;
+    case DType::kI64:
+      for (size_t i = 0; i < n; ++i) {
+        const int64_t v = static_cast<const int64_t*>(t.data())[i];
+        WEFT_CHECK(v >= INT32_MIN && v <= INT32_MAX, kBadInput,
+                   "{}: element {} is {}; the machine's integers have 32 bits", name, i, v);
+        words[i] = uint32_t(int32_t(v));
+      }
+      break;
+    default:
+      WEFT_THROW(kUnsupported, "{}: dtype {}; the machine has f32, i32, i64 that fits, bool", name,
+                 Type(t.dtype()).ToString());
+  }
+  return words;
+}
+
+void FromWords(const std::vector<uint32_t>& words, Tensor* t) {
+  const size_t n = words.size();
+  if (t->dtype() == DType::kBool)
+    for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = words[i] != 0;
+  else if (t->dtype() == DType::kI64)
+    for (size_t i = 0; i < n; ++i)
+      static_cast<int64_t*>(t->mutable_data())[i] = int32_t(words[i]);
+  else
+    std::memcpy(t->mutable_data(), words.data(), n * 4);
+}
+
+class SimulatedProgram final : public BackendProgram {
+ public:
+  explicit SimulatedProgram(const Graph& g) : program_(g.GetAttr<MachineProgram>("hsimd_program")) {
+    const MachineMemories memories = MemoriesOf(*program_.machine);
+    dram_ = memories.dram;
+    const PlaceMap& places = g.GetAttr<PlaceMap>("hsimd_place");
+    const TypeMap& types = g.GetAttr<TypeMap>("dtype");
+    for (const NodePtr& n : g.AllInputs())
+      inputs_.push_back(OffChipAt(n->attrs.name, *places.find(NodeEntry(n)), types[NodeEntry(n)]));
+    for (const NodeId id : g.GetAttr<Order>("order").nodes)
+      if (const TensorPtr value = Graph::ConstantOf(NodeEntry(g.node(id))))
+        constants_.push_back({places.find(NodeEntry(g.node(id)))->base,
+                              ToWords(*value, g.node(id)->Describe())});
+    for (size_t i = 0; i < g.outputs.size(); ++i)
+      outputs_.push_back(OffChipAt(g.OutputName(i), *places.find(g.outputs[i]), types[g.outputs[i]]));
+  }
+
+  struct Machinery final : State {
+    std::unique_ptr<Simulator> simulator;
+    Execution last;
+  };
+  std::unique_ptr<State> NewState() const override {
+    auto state = std::make_unique<Machinery>();
+    state->simulator = std::make_unique<Simulator>(*program_.machine, *program_.program);
+    for (const Constant& c : constants_)
+      state->simulator->SetWords(dram_, c.base, c.words.data(), int64_t(c.words.size()));
+    return state;
+  }
+
+  void Run(State& state, ProgramRun& run) const override {
+    Machinery& m = static_cast<Machinery&>(state);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const std::vector<uint32_t> words = ToWords(*run.inputs()[i], inputs_[i].name);
+      m.simulator->SetWords(dram_, inputs_[i].base, words.data(), int64_t(words.size()));
+    }
+    m.last = m.simulator->Run();
+    WEFT_ICHECK(m.last.cycles == program_.cycles, "{} cycles were predicted, {} executed",
+                program_.cycles, m.last.cycles);
+    std::vector<uint32_t> words;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const OffChip& o = outputs_[i];
+      const std::shared_ptr<Tensor> y = run.NewResult(i, o.dtype, o.dims);
+      words.resize(size_t(y->num_elements()));
+      m.simulator->GetWords(dram_, o.base, words.data(), int64_t(words.size()));
+      FromWords(words, y.get());
+    }
+  }
+
+  std::vector<ProgramField> Fields(const State* last) const override {
+    std::vector<ProgramField> fields = {{"predicted_cycles", program_.cycles},
+                                        {"bound_cycles", program_.bound_cycles},
+                                        {"sequence_cycles", program_.sequence_cycles},
+                                        {"instructions", int64_t(program_.program->instructions.size())}};
+    if (last) {
+      const Execution& e = static_cast<const Machinery*>(last)->last;
+      fields.push_back({"cycles", e.cycles});
+      std::vector<ProgramField> busy, peak;
+      for (size_t i = 0; i < e.busy.size(); ++i)
+        busy.push_back({program_.machine->units[i].name, e.busy[i]});
+      for (size_t i = 0; i < e.extent_words.size(); ++i)
+        peak.push_back({program_.machine->memories[i].name, e.extent_words[i]});
+      fields.push_back({"busy", std::move(busy)});
+      fields.push_back({"peak_words", std::move(peak)});
+    }
+    return fields;
+  }
+
+  std::vector<NamedBytes> Artifacts() const override {
+    return {{"program.l1", PrintProgram(*program_.program, *program_.machine)},
+            {"machine.json", PrintMachine(*program_.machine)}};
+  }
+
+ private:
+  struct OffChip {
+    std::string name;
+    DType dtype = DType::kUnknown;
+    std::vector<int64_t> dims;
+    int64_t base = 0;
+  };
+  static OffChip OffChipAt(const std::string& name, const ValuePlace& place, const Type& type) {
+    return {name, type.dtype, place.layout.shape, place.base};
+  }
+  struct Constant {
+    int64_t base = 0;
+    std::vector<uint32_t> words;
+  };
+  MachineProgram program_;
+  int dram_ = 0;
+  std::vector<OffChip> inputs_, outputs_;
+  std::vector<Constant> constants_;
+};
+
+class HsimdBackend final : public Backend {
+ public:
+  explicit HsimdBackend(std::string machine, bool fusion)
+      : machine_(std::move(machine)), fusion_(fusion) {
+    FindMachine(machine_);  // says what is wrong with it now
+  }
+  std::string name() const override { return "hsimd"; }
+  Target target() const override { return Target("hsimd"); }
+  bool constant_extents() const override { return true; }
+
+  std::string default_pipeline() const override {
+    PipelineOptions options;
+    options.until = PipelineEnd::kGraph;
+    options.libraries = false;
+    options.fusion = fusion_;
+    Pipeline out;
+    // Kernels of several results that have nothing in common widen the graph that the layout planner
+    // goes through.
+    const Pipeline standard = StandardPipeline(options);
+    for (PassSpec p : standard.passes()) {
+      if (p.name == "Fusion" && fusion_) {
+        p.options.emplace_back("multi_small", int64_t{0});
+        p.options.emplace_back("multi_bytes", int64_t{0});
+      }
+      out.push_back(std::move(p));
+    }
+    out.push_back({"HsimdLayout", {{"machine", machine_}}});
+    out.push_back("InferShape");
+    for (const char* p : {"HsimdMeasure", "HsimdSchedule", "HsimdAddress", "HsimdLower", "HsimdEmit",
+                          "HsimdMerge"})
+      out.push_back(p);
+    return out.ToString();
+  }
+
+  std::shared_ptr<const BackendProgram> MakeProgram(const Graph& g, const CompileOptions&) override {
+    return std::make_shared<SimulatedProgram>(g);
+  }
+
+ private:
+  std::string machine_;
+  bool fusion_;
+};
+
+const bool kRegistered = RegisterBackendModule(
+    BackendModule("hsimd")
+        .set_parameters({{"toy4", "4 PEs in a ring, to see single words move"},
+                         {"tree64", "64 PEs in a tree with matrix units (the default)"},
+                         {"mnc2", "the public figures of MN-Core 2"},
+                         {"FILE", "a machine of your own", BackendParameter::Kind::kFile},
+                         {"no-fusion", "one operator a node"}})
+        .set_backend([](const BackendParameters& p) -> std::shared_ptr<Backend> {
+          std::string machine = "tree64";
+          for (const std::string& name : BuiltInMachines())
+            if (p.Has(name)) machine = name;
+          if (p.file()) machine = p.file()->path;
+          return std::make_shared<HsimdBackend>(machine, !p.Has("no-fusion"));
+        }));
+
+}  // namespace
+}  // namespace hsimd
