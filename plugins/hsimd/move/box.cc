@@ -46,7 +46,8 @@ struct SideMap {
   std::vector<AxisMap> axes;
   std::vector<std::pair<int64_t, Coords>> copies;  ///< size, step
   std::array<bool, kMostLevels> named{};
-  int level = 0;  ///< of the memory
+  std::array<std::set<int64_t>, kMostLevels> copied;  ///< sums of the copies' steps, if any
+  int level = 0;                                      ///< of the memory
 };
 
 SideMap MapOf(const Machine& m, const TensorAt& t) {
@@ -72,6 +73,13 @@ SideMap MapOf(const Machine& m, const TensorAt& t) {
     Coords c{};
     c[coordinate(d.level)] = d.stride;
     s.copies.emplace_back(d.size, c);
+    std::set<int64_t>& set = s.copied[coordinate(d.level)];
+    if (d.size == 1) continue;
+    set.insert(0);
+    const std::set<int64_t> before = set;
+    for (int64_t k = 1; k < d.size; ++k) {
+      for (const int64_t v : before) set.insert(v + k * d.stride);
+    }
   }
   for (int k = 0; k <= s.level; ++k) s.named[k] = Names(l, m.levels[k].name);
   return s;
@@ -179,6 +187,7 @@ std::vector<Box> Refine(const Machine& m, const TensorAt& from, const TensorAt& 
   // With copies over part of a level: does every target place have the word itself?
   const bool there = !a.copies.empty() && Satisfies(from.layout, to.layout);
   for (Box& box : boxes) {
+    const size_t elements = box.steps.size();
     Add(box.from, a.base);
     Add(box.to, b.base);
     for (const auto& [n, step] : b.copies) {
@@ -193,7 +202,19 @@ std::vector<Box> Refine(const Machine& m, const TensorAt& from, const TensorAt& 
       }
     }
     for (int k = 1; k <= std::min(a.level, b.level); ++k) {
-      if (a.named[k] && !there) continue;
+      if (a.named[k] && !there) {
+        // The same copies on both sides: each from its own place.
+        if (a.copied[k].empty() || box.from[k] != box.to[k]) continue;
+        bool follow = b.named[k] && std::includes(a.copied[k].begin(), a.copied[k].end(),
+                                                  b.copied[k].begin(), b.copied[k].end());
+        for (size_t x = 0; x < elements; ++x) {
+          follow = follow && box.steps[x].from[k] == box.steps[x].to[k];
+        }
+        for (size_t x = elements; x < box.steps.size() && follow; ++x) {
+          box.steps[x].from[k] = box.steps[x].to[k];
+        }
+        continue;
+      }
       box.from[k] = box.to[k];  // the source has it in every place: where the target wants it
       for (Step& s : box.steps) s.from[k] = s.to[k];
     }
@@ -235,6 +256,17 @@ bool CutByDifference(const std::vector<Box>& boxes, bool words_too, int64_t most
     }
   }
   return true;
+}
+
+int CommonLevel(const std::vector<Box>& boxes, int most) {
+  for (const Box& box : boxes) {
+    for (int k = 0; k <= most; ++k) {
+      bool agree = box.from[k] == box.to[k];
+      for (const Step& s : box.steps) agree = agree && s.from[k] == s.to[k];
+      if (!agree) most = k - 1;
+    }
+  }
+  return most;
 }
 
 bool SamePlaces(const Box& box) {

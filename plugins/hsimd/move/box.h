@@ -41,6 +41,9 @@ std::vector<Box> Refine(const Machine& machine, const TensorAt& from, const Tens
 bool CutByDifference(const std::vector<Box>& boxes, bool words_too, int64_t most,
                      std::vector<Box>& out);
 
+/// The lowest level at which source and target of all words lie under one place.
+int CommonLevel(const std::vector<Box>& boxes, int most);
+
 bool SamePlaces(const Box& box);  ///< all levels equal for all elements
 bool Stays(const Box& box);       ///< and all addresses
 

@@ -129,9 +129,7 @@ class Mover {
  public:
   Mover(const Machine& m, const TensorAt& from, const TensorAt& to, By by, SpareSpace spare,
         int64_t most)
-      : m_(m), from_(from), to_(to), by_(by), spare_(std::move(spare)), most_(most) {
-    if (by_ != By::kNeighbours) paths_ = PathsOf(m, from.memory, to.memory, spare_);
-  }
+      : m_(m), from_(from), to_(to), by_(by), spare_(std::move(spare)), most_(most) {}
 
   std::optional<std::vector<Instruction>> Run(const std::vector<Box>& boxes) {
     std::vector<Box> cut;
@@ -320,17 +318,24 @@ class Mover {
     const auto tensors = TensorsOf(m_, box, from_.memory, to_.memory);
     if (!tensors) return std::nullopt;
     const auto [at, fresh] = path_of_.emplace(KeyOf(box), std::pair(-1, int64_t{-1}));
+    const int below = std::min(m_.memories[from_.memory].level, m_.memories[to_.memory].level);
+    const int top = CommonLevel({box}, below);
+    const auto [known, first] = paths_by_top_.try_emplace(top);
+    if (first) known->second = PathsOf(m_, from_.memory, to_.memory, top, spare_);
+    const std::vector<std::vector<int>>& paths = known->second;
     if (fresh) {
-      for (size_t p = 0; p < paths_.size(); ++p) {
-        if (paths_[p].size() == 2 && from_.memory == to_.memory) continue;
-        const auto way = CheapestWay(m_, tensors->first, tensors->second, paths_[p], most_);
+      for (size_t p = 0; p < paths.size(); ++p) {
+        if (paths[p].size() == 2 && from_.memory == to_.memory) continue;
+        const int so_far = at->second.first;
+        if (so_far >= 0 && paths[p].size() > paths[so_far].size()) break;
+        const auto way = CheapestWay(m_, tensors->first, tensors->second, paths[p], most_);
         if (way && (at->second.first < 0 || way->cycles < at->second.second)) {
           at->second = {int(p), way->cycles};
         }
       }
     }
     if (at->second.first < 0 || (least >= 0 && at->second.second >= least)) return std::nullopt;
-    auto way = CheapestWay(m_, tensors->first, tensors->second, paths_[at->second.first], most_);
+    auto way = CheapestWay(m_, tensors->first, tensors->second, paths[at->second.first], most_);
     if (!way) return std::nullopt;
     std::vector<Leg> legs;
     for (size_t k = 0; k < way->hops.size(); ++k) {
@@ -524,7 +529,7 @@ class Mover {
   By by_;
   SpareSpace spare_;
   int64_t most_;
-  std::vector<std::vector<int>> paths_;
+  std::map<int, std::vector<std::vector<int>>> paths_by_top_;
   std::vector<std::vector<Leg>> chains_;
   std::map<std::vector<int64_t>, int64_t> ring_spare_;
   std::map<std::vector<int64_t>, std::pair<int, int64_t>> path_of_;

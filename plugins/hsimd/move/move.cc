@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "in_place.h"
+#include "search.h"
 #include "timeline.h"
 #include "tree.h"
 #include "weft/support/check.h"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr int64_t kMostClasses = 4096;  ///< of words by difference; more go as whole tensors
 constexpr size_t kMostWays = 3;         ///< over the tree that are made into instructions
+constexpr size_t kMostDetour = 1;       ///< hops beyond the shortest way's
+constexpr int64_t kMostSearched = 40;   ///< instructions that a search goes down
 constexpr int kMostChunks = 4096;
 
 void CheckTensor(const Machine& m, const TensorAt& t) {
@@ -155,6 +158,7 @@ class Planner {
         offer(MoveClasses(m_, from_, to_, moved, by, spare_, effort_.most_instructions));
       }
     }
+    if (classes && from_.memory == to_.memory) offer(Search(boxes, plan.cycles));
     std::string short_of;
     offer(Tree(from_, to_, short_of));
     if (plan.cycles < 0 && Apart(from_, to_)) offer(Chunks(short_of));
@@ -169,10 +173,42 @@ class Planner {
   }
 
  private:
+  /// All words of the boxes, those that stay too: they take cells.
+  std::optional<std::vector<Instruction>> Search(const std::vector<Box>& boxes,
+                                                 int64_t cycles) const {
+    std::vector<WordMove> words;
+    const int level = m_.memories[from_.memory].level;
+    const auto place = [&](const Coords& c) {
+      int64_t p = 0;
+      for (int k = 0; k <= level; ++k) p = p * m_.levels[k].count + c[k];
+      return p;
+    };
+    for (const Box& box : boxes) {
+      if (int64_t(words.size()) + box.words() > kMostSearchedWords) return std::nullopt;
+      for (int64_t v = 0; v < box.words(); ++v) {
+        Coords from = box.from, to = box.to;
+        int64_t rest = v;
+        for (const Step& s : box.steps) {
+          for (int k = 0; k <= kWord; ++k) {
+            from[k] += rest % s.size * s.from[k];
+            to[k] += rest % s.size * s.to[k];
+          }
+          rest /= s.size;
+        }
+        words.push_back({place(from), from[kWord], place(to), to[kWord]});
+      }
+    }
+    const int64_t most = cycles < 0 ? kMostSearched : std::min(cycles - 1, kMostSearched);
+    return SearchWords(m_, from_.memory, words, spare_.all(), effort_.beam, most);
+  }
+
   std::vector<Way> Ways(const TensorAt& from, const TensorAt& to) const {
     std::vector<Way> ways;
-    for (const auto& path : PathsOf(m_, from.memory, to.memory, spare_)) {
+    const int below = std::min(m_.memories[from.memory].level, m_.memories[to.memory].level);
+    const int top = CommonLevel(Refine(m_, from, to, effort_.most_instructions), below);
+    for (const auto& path : PathsOf(m_, from.memory, to.memory, top, spare_)) {
       if (path.size() == 2) continue;
+      if (!ways.empty() && path.size() > ways[0].stops.size() + kMostDetour) break;
       if (auto way = CheapestWay(m_, from, to, path, effort_.most_instructions)) {
         ways.push_back(std::move(*way));
       }
@@ -303,6 +339,40 @@ MovePlan PlanMove(const Machine& m, const TensorAt& from, const TensorAt& to,
   CheckTensor(m, from);
   CheckTensor(m, to);
   MovePlan plan = Planner(m, from, to, spare, effort).Run();
+  for (Instruction& i : plan.instructions) i.note = note;
+  return plan;
+}
+
+MovePlan PlanWords(const Machine& m, int memory, const std::vector<WordMove>& words,
+                   const std::vector<SpareWords>& spare, const std::string& note,
+                   const MoveEffort& effort) {
+  WEFT_CHECK(memory >= 0 && memory < int(m.memories.size()), kUsage, "memory {} of machine {}",
+             memory, m.name);
+  const int64_t places = m.PlacesOf(m.memories[memory].level), size = m.memories[memory].words;
+  for (const WordMove& w : words) {
+    const bool in_range = w.from_place >= 0 && w.from_place < places && w.to_place >= 0 &&
+                          w.to_place < places && w.from_word >= 0 && w.from_word < size &&
+                          w.to_word >= 0 && w.to_word < size;
+    WEFT_CHECK(in_range, kInvalidModel, "a word from {} of place {} to {} of place {} of {}",
+               w.from_word, w.from_place, w.to_word, w.to_place, m.memories[memory].name);
+  }
+  (void)SpareSpace(m, spare);  // checks the ranges
+  MovePlan plan;
+  auto list = SearchWords(m, memory, words, spare, effort.beam, kMostSearched);
+  if (list) plan.cycles = StartInOrder(m, *list);
+  WEFT_CHECK(list && plan.cycles >= 0, kUnsupported,
+             "no way found for {} words of {} in machine {}", words.size(), m.memories[memory].name,
+             m.name);
+  plan.instructions = std::move(*list);
+  plan.way = plan.instructions.empty() ? "stay" : WayOf(m, plan.instructions);
+  std::map<int64_t, int64_t> arrive;
+  for (const WordMove& w : words) {
+    arrive[w.to_place] += w.from_place != w.to_place || w.from_word != w.to_word;
+  }
+  for (const auto& [place, n] : arrive) {
+    plan.bound_cycles = std::max(
+        plan.bound_cycles, (n + WordsACycle(m, memory, true) - 1) / WordsACycle(m, memory, true));
+  }
   for (Instruction& i : plan.instructions) i.note = note;
   return plan;
 }

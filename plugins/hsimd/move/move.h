@@ -38,6 +38,12 @@ struct SpareWords {
   int64_t base = 0, words = 0;
 };
 
+/// A word that changes its cell within a memory; places count in the whole machine.
+struct WordMove {
+  int64_t from_place = 0, from_word = 0;
+  int64_t to_place = 0, to_word = 0;
+};
+
 struct MovePlan {
   std::vector<Instruction> instructions;  ///< starts from 0, by start; every latency respected
   int64_t cycles = 0;        ///< until the last word can be read; 0 where nothing moves
@@ -57,5 +63,12 @@ struct MoveEffort {
 MovePlan PlanMove(const Machine& machine, const TensorAt& from, const TensorAt& to,
                   const std::vector<SpareWords>& spare, const std::string& note = {},
                   const MoveEffort& effort = {});
+
+/// Any rearrangement of up to 16 words of one memory among few places, by neighbours and copies: what
+/// no layout says. Words that are not listed are not kept in the cells that are targets or spare.
+/// Throws kUnsupported where the search finds no way.
+MovePlan PlanWords(const Machine& machine, int memory, const std::vector<WordMove>& words,
+                   const std::vector<SpareWords>& spare, const std::string& note = {},
+                   const MoveEffort& effort = {});
 
 }  // namespace hsimd

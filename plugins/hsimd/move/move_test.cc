@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <set>
@@ -176,6 +177,44 @@ TEST_CASE("all 484 moves between the dense layouts of (4,6) on 4 PEs") {
     }
   }
   MESSAGE("mean cycles " << double(sum) / 484);
+}
+
+TEST_CASE("rearrangements of 8 words against the exhaustive optimum") {
+  // rearrangements.cc made the file.
+  const Machine toy = FindMachine("toy4");
+  const int r = toy.MemoryNamed("R");
+  std::ifstream file(REARRANGEMENTS);
+  REQUIRE(file.good());
+  std::string line;
+  double cycles = 0, least = 0, worst = 0;
+  int64_t n = 0, optimal = 0;
+  while (std::getline(file, line)) {
+    if (line[0] == '#') continue;
+    std::vector<WordMove> words;
+    for (int k = 0; k < 8; ++k)
+      words.push_back({(line[k] - '0') % 4, (line[k] - '0') / 4, k % 4, k / 4});
+    const int64_t best = std::stoll(line.substr(9));
+    const std::vector<SpareWords> spare{{r, 2, 1}};
+    const MovePlan plan = PlanWords(toy, r, words, spare);
+    MoveInterpreter run(toy);
+    for (int k = 0; k < 8; ++k) run.At(r, words[k].from_place, words[k].from_word) = k + 1;
+    int64_t executed = 0;
+    CHECK(run.Run(plan.instructions, &executed) == "");
+    CHECK(executed == plan.cycles);
+    for (int k = 0; k < 8; ++k) CHECK(run.At(r, k % 4, k / 4) == k + 1);
+    CHECK(plan.cycles >= best);
+    CHECK(plan.bound_cycles <= best);
+    if (best > 0) worst = std::max(worst, double(plan.cycles) / double(best));
+    cycles += double(plan.cycles);
+    least += double(best);
+    optimal += plan.cycles == best;
+    ++n;
+  }
+  CHECK(n == 2000);
+  CHECK(cycles <= 1.02 * least);
+  CHECK(worst <= 1.2);
+  MESSAGE("over the optimum: mean " << cycles / least << ", worst " << worst << ", optimal "
+                                    << optimal);
 }
 
 /// One to three levels below the root, memories on each, links of random modes, rates, latencies.

@@ -43,37 +43,49 @@ int64_t SpareSpace::Take(int memory, int64_t words) {
   return base;
 }
 
-std::vector<std::vector<int>> PathsOf(const Machine& m, int from, int to, const SpareSpace& spare) {
+std::vector<std::vector<int>> PathsOf(const Machine& m, int from, int to, int top,
+                                      const SpareSpace& spare) {
   std::vector<std::vector<int>> paths;
   std::vector<std::vector<bool>> edge(m.memories.size(), std::vector<bool>(m.memories.size()));
   for (const Hop& h : AllHops(m)) {
     if (m.units[h.unit].kind != UnitKind::kRing) edge[h.from][h.to] = true;
   }
-  std::vector<int> path{from};
   constexpr size_t kMostPaths = 24;
   const size_t most_hops = 2 * m.levels.size() + 2;
-  const std::function<void(bool)> walk = [&](bool down) {
+  std::vector<int> path{from};
+  size_t turn = 0;  // stops before the first hop down
+  // Shortest first; a memory may serve once on the way up and once on the way down.
+  const std::function<void(bool, size_t, int)> walk = [&](bool down, size_t left, int highest) {
     const int at = path.back();
+    highest = std::min(highest, m.memories[at].level);
     for (int next = 0; next < int(m.memories.size()); ++next) {
       if (!edge[at][next] || paths.size() >= kMostPaths) continue;
       const int rise = m.memories[next].level - m.memories[at].level;
       if (down && rise < 0) continue;
-      if (next == to) {
-        if (path.size() == 1 && at == to) continue;  // a copy in place
+      // Two copies between memories of the PEs in a row will do.
+      const size_t n = path.size();
+      if (rise == 0 && m.memories[at].level == m.pe() && n > 2 &&
+          m.memories[path[n - 2]].level == m.pe() && m.memories[path[n - 3]].level == m.pe()) {
+        continue;
+      }
+      if (left == 1) {
+        if (next != to || (path.size() == 1 && at == to)) continue;  // no copy in place
+        if (std::min(highest, m.memories[to].level) > top) continue;
         paths.push_back(path);
         paths.back().push_back(to);
         continue;
       }
-      if (!spare.has(next) || std::count(path.begin(), path.end(), next) > 0) continue;
-      if (path.size() >= most_hops) continue;
+      if (!spare.has(next)) continue;
+      const bool turns = !down && rise > 0;
+      if (turns) turn = path.size();
+      const auto own = down || turns ? path.begin() + int64_t(turn) : path.begin() + 1;
+      if (std::count(own, path.end(), next) > 0) continue;
       path.push_back(next);
-      walk(down || rise > 0);
+      walk(down || turns, left - 1, highest);
       path.pop_back();
     }
   };
-  walk(false);
-  std::stable_sort(paths.begin(), paths.end(),
-                   [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  for (size_t hops = 1; hops <= most_hops; ++hops) walk(false, hops, m.pe());
   return paths;
 }
 
@@ -133,6 +145,13 @@ Layout OrderAbove(const Machine& m, const Layout& below, int parent, int child,
   return l;
 }
 
+/// One copy of each element where the source has several over parts of levels.
+Layout FirstCopies(const Machine& m, const TensorAt& t) {
+  Layout l = Canonical(t.layout, m, m.memories[t.memory].level);
+  for (Digit& d : l.copies) d = {1, d.level, 1};
+  return l;
+}
+
 struct Ways {
   const Machine& m;
   const std::vector<int>& path;
@@ -158,7 +177,8 @@ struct Ways {
   /// The cheapest hop between `known` and the next memory, in the order that suits it.
   std::optional<TensorAt> Next(const TensorAt& known, int next, bool forward) const {
     const int a = m.memories[known.memory].level, b = m.memories[next].level;
-    if (a == b) return TensorAt{next, 0, Compact(known.layout)};
+    const Layout layout = forward ? FirstCopies(m, known) : known.layout;
+    if (a == b) return TensorAt{next, 0, Compact(layout)};
     if (b > a) return std::nullopt;  // the order below is not ours to choose
     std::optional<TensorAt> best;
     int64_t least = 0;
@@ -167,7 +187,7 @@ struct Ways {
     for (const Hop& h : hops) {
       const Unit& unit = m.units[h.unit];
       if (unit.kind != UnitKind::kUp && unit.kind != UnitKind::kDown) continue;
-      TensorAt at{next, 0, OrderAbove(m, known.layout, b, a, LaneWeights(m, unit.ops[h.op]))};
+      TensorAt at{next, 0, OrderAbove(m, layout, b, a, LaneWeights(m, unit.ops[h.op]))};
       std::optional<int64_t> cycles;
       try {
         cycles = HopCycles(m, h, forward ? Refine(m, known, at, most) : Refine(m, at, known, most));

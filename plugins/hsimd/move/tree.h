@@ -31,9 +31,9 @@ struct Way {
   int64_t cycles = 0;           ///< of all hops' slots
 };
 
-/// Simple paths of memories from one to another over links and copies, up and then down; those in
-/// between must have spare words.
-std::vector<std::vector<int>> PathsOf(const Machine& machine, int from, int to,
+/// Paths of memories from one to another over links and copies, up and then down, the shortest
+/// first, that reach level `top` or one above; those in between must have spare words.
+std::vector<std::vector<int>> PathsOf(const Machine& machine, int from, int to, int top,
                                       const SpareSpace& spare);
 
 /// The cheapest way over one path: source's order of words up to one stop, target's from there on.
