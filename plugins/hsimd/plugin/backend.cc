@@ -178,8 +178,10 @@ class HsimdBackend final : public Backend {
       }
       out.push_back(std::move(p));
     }
-    out.push_back({"HsimdLayout", {{"machine", machine_}}});
-    out.push_back("InferShape");
+    for (const char* p : {"HsimdSplit", "HsimdLayout"}) {
+      out.push_back({p, {{"machine", machine_}}});
+      out.push_back("InferShape");
+    }
     for (const char* p : {"HsimdMeasure", "HsimdSchedule", "HsimdAddress", "HsimdLower", "HsimdEmit",
                           "HsimdMerge"})
       out.push_back(p);

@@ -11,6 +11,7 @@
 /// So the graph means what it meant, the core's checks of passes hold, and a text of it says all
 /// that later passes need. The passes, in order, and what each adds:
 ///
+///   HsimdSplit     fused nodes that no rule lowers taken apart
 ///   HsimdLayout    hsimd_machine, hsimd_place without bases, the three operators
 ///   HsimdMeasure   hsimd_cycles of every node
 ///   HsimdSchedule  order; spills, refills and nodes that run again as nodes of their own
