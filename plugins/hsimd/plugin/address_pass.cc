@@ -39,11 +39,11 @@ Graph Address(Graph g, PassContext& ctx) {
   const int steps = int(order.size());
   for (int i = 0; i < steps; ++i) {
     const NodePtr n = g.node(order[size_t(i)]);
-    for (const NodeEntry& e : n->inputs)
-      if (e.node) {
-        Item& item = items.at(Whole(e).key().packed());
-        item.end = std::max(item.end, i + 1);
-      }
+    for (const NodeEntry& e : n->inputs) {
+      if (!e.node) continue;
+      if (const auto it = items.find(Whole(e).key().packed()); it != items.end())
+        it->second.end = std::max(it->second.end, i + 1);
+    }
     if (IsView(n)) continue;
     for (uint32_t o = 0; o < n->num_outputs(); ++o) {
       const uint64_t key = NodeEntry(n, o).key().packed();
@@ -60,9 +60,9 @@ Graph Address(Graph g, PassContext& ctx) {
     std::vector<NodeEntry> entries;
     for (const uint64_t key : keys) {
       const Item& item = items.at(key);
-      const ValuePlace& place = *places.find(item.entry);
-      if (place.memory != memory.name) continue;
-      plan.push_back({std::max<int64_t>(Words(place.layout), 1), item.begin, item.end, 1});
+      const ValuePlace* place = places.find(item.entry);
+      if (!place || place->memory != memory.name) continue;  // nobody reads it on the machine
+      plan.push_back({std::max<int64_t>(Words(place->layout), 1), item.begin, item.end, 1});
       entries.push_back(item.entry);
     }
     if (plan.empty()) continue;

@@ -67,12 +67,14 @@ class SimulatedProgram final : public BackendProgram {
     dram_ = memories.dram;
     const PlaceMap& places = g.GetAttr<PlaceMap>("hsimd_place");
     const TypeMap& types = g.GetAttr<TypeMap>("dtype");
-    for (const NodePtr& n : g.AllInputs())
-      inputs_.push_back(OffChipAt(n->attrs.name, *places.find(NodeEntry(n)), types[NodeEntry(n)]));
+    for (const NodePtr& n : g.AllInputs()) {
+      const ValuePlace* place = places.find(NodeEntry(n));  // null: nothing reads it
+      inputs_.push_back(place ? OffChipAt(n->attrs.name, *place, types[NodeEntry(n)]) : OffChip());
+    }
     for (const NodeId id : g.GetAttr<Order>("order").nodes)
       if (const TensorPtr value = Graph::ConstantOf(NodeEntry(g.node(id))))
-        constants_.push_back({places.find(NodeEntry(g.node(id)))->base,
-                              ToWords(*value, g.node(id)->Describe())});
+        if (const ValuePlace* place = places.find(NodeEntry(g.node(id))))
+          constants_.push_back({place->base, ToWords(*value, g.node(id)->Describe())});
     for (size_t i = 0; i < g.outputs.size(); ++i)
       outputs_.push_back(OffChipAt(g.OutputName(i), *places.find(g.outputs[i]), types[g.outputs[i]]));
   }
@@ -92,6 +94,7 @@ class SimulatedProgram final : public BackendProgram {
   void Run(State& state, ProgramRun& run) const override {
     Machinery& m = static_cast<Machinery&>(state);
     for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].base < 0) continue;
       const std::vector<uint32_t> words = ToWords(*run.inputs()[i], inputs_[i].name);
       m.simulator->SetWords(dram_, inputs_[i].base, words.data(), int64_t(words.size()));
     }
@@ -137,7 +140,7 @@ class SimulatedProgram final : public BackendProgram {
     std::string name;
     DType dtype = DType::kUnknown;
     std::vector<int64_t> dims;
-    int64_t base = 0;
+    int64_t base = -1;
   };
   static OffChip OffChipAt(const std::string& name, const ValuePlace& place, const Type& type) {
     return {name, type.dtype, place.layout.shape, place.base};

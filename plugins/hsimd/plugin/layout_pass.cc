@@ -208,6 +208,7 @@ class Planner {
     size_t slot = 0;
     for (const NodeEntry& e : n->inputs) {
       if (!e.node) continue;
+      if (slot > 0 && IsView(n)) break;  // the target of a Reshape
       Value& v = ValueOf(e);
       LayoutProblem::Reader reader;
       reader.node = w.node;
@@ -288,6 +289,7 @@ class Planner {
       for (uint32_t i = 0; i < n->num_inputs(); ++i) {
         const NodeEntry e = n->inputs[i];
         if (!e.node) continue;
+        if (slot > 0 && IsView(n)) break;
         const NodeEntry twin = in_layout(e, c.inputs[slot++], false);
         if (twin != e) g_.SetInput(n, i, twin);
       }

@@ -219,11 +219,10 @@ Graph Merge(Graph g, PassContext& ctx) {
   program->machine = machine->name;
   for (const NodeId id : g.GetAttr<Order>("order").nodes) {
     const NodePtr n = g.node(id);
-    if (LiesOffChip(n)) {
-      const ValuePlace& p = *places.find(NodeEntry(n));
-      program->segments.push_back({"v" + std::to_string(id), memories.dram, p.base,
-                                   std::max<int64_t>(Words(p.layout), 1), false});
-    }
+    const ValuePlace* p = LiesOffChip(n) ? places.find(NodeEntry(n)) : nullptr;
+    if (p)
+      program->segments.push_back({"v" + std::to_string(id), memories.dram, p->base,
+                                   std::max<int64_t>(Words(p->layout), 1), false});
     if (const NodeBlocks* b = blocks.find(n))
       all.insert(all.end(), b->blocks->begin(), b->blocks->end());
   }
