@@ -294,12 +294,14 @@ Dependences FindDependences(const Machine& machine, const std::vector<Block>& bl
       out.instructions.back().start += begin;
       WEFT_CHECK(out.instructions.back().start < kMostCycles - out.footprints.back().finished,
                  kOverflow, "block '{}' goes beyond 2^40 cycles", block.name);
-      end = std::max(end, out.instructions.back().start + out.footprints.back().finished);
+      const Footprint& footprint = out.footprints.back();
+      const int64_t start = out.instructions.back().start;
+      end = std::max(end, start + std::max(footprint.finished, footprint.held));
+      out.sequence_cycles = std::max(out.sequence_cycles, start + footprint.finished);
     }
     begin = end;
   }
   block_begins.push_back(int(out.instructions.size()));
-  out.sequence_cycles = begin;
   History history(machine, *places, out.instructions.size());
   for (size_t b = 0; b + 1 < block_begins.size(); ++b)
     Execute(machine, out, block_begins[b], block_begins[b + 1], &history);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "check.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -10,10 +11,6 @@ namespace {
 
 bool Has(const std::vector<uint64_t>& set, int64_t place) {
   return set.empty() || (set[size_t(place / 64)] >> (place % 64) & 1) != 0;
-}
-
-bool SameStream(const Stream& a, const Stream& b) {
-  return a.memory == b.memory && a.base == b.base && a.stride == b.stride;
 }
 
 }  // namespace
@@ -110,8 +107,8 @@ Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable*
   const UnitOp& op = unit.ops[size_t(in.op)];
   Footprint out;
   const int64_t n = in.elements();
-  out.held = (n * op.rate.cycles + op.rate.elements - 1) / op.rate.elements;
-  out.finished = std::max(out.held, op.rate.StartOf(n - 1) + op.latency);
+  out.held = CyclesHeld(in, machine);
+  out.finished = op.rate.StartOf(n - 1) + op.latency;
 
   // A place set and the words beside the first of an operand.
   const bool link = unit.kind == UnitKind::kDown || unit.kind == UnitKind::kUp;
@@ -124,7 +121,9 @@ Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable*
     const int shift = unit.kind == UnitKind::kRing && !write ? op.shift : 0;
     t.places = places->Of(in.mask, memory.level, shift);
     if (above) t.offsets = places->OffsetsOf(in.mask, op.indexed);
-    int64_t low = stream.base, high = stream.base;
+    WEFT_ICHECK(!t.offsets.empty(), "{}: the mask leaves no place", in.note);
+    // A word that belongs to places outside the mask is not touched.
+    int64_t low = stream.base + t.offsets.front(), high = stream.base + t.offsets.back();
     for (size_t d = 0; d < 3; ++d)
       (stream.stride[d] < 0 ? low : high) += (in.count[d] - 1) * stream.stride[d];
     WEFT_ICHECK(low >= 0 && high < memory.words, "{}: {}[{}..{}] of {} words", in.note, memory.name,
@@ -141,9 +140,11 @@ Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable*
       t.offsets.clear();
       for (int j = 0; j < each; ++j) t.offsets.push_back(j);
     }
+    // Equal streams are one read; A is n words of its own.
     bool read_before = false;
-    for (size_t k = 0; k < s; ++k) read_before = read_before || SameStream(in.sources[k], stream);
-    if (!read_before || each > 1) out.ports.push_back({t.memory, t.places, false, each, 0});
+    for (size_t k = unit.kind == UnitKind::kMatrix ? 1 : 0; k < s; ++k)
+      read_before = read_before || SameStream(in.sources[k], stream);
+    if (!read_before) out.ports.push_back({t.memory, t.places, false, each, 0});
     out.reads.push_back(std::move(t));
   }
   out.writes.push_back(touch(in.target, true));

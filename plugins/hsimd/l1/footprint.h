@@ -53,7 +53,7 @@ struct Footprint {
   std::vector<Touch> reads, writes;
   std::vector<PortUse> ports;
   int64_t held = 0;      ///< cycles for which the slot is held
-  int64_t finished = 0;  ///< first cycle in which nothing is under way
+  int64_t finished = 0;  ///< first cycle in which nothing is under way; the slot may be held longer
 };
 
 Footprint FootprintOf(const Machine& machine, const Instruction& instruction, PlaceTable* places);

@@ -256,13 +256,15 @@ MergedProgram SequenceBlocks(const Machine& machine, const std::vector<Block>& b
       const Footprint footprint = FootprintOf(machine, instruction, &places);
       out.instructions.push_back(instruction);
       out.instructions.back().start += begin;
-      end = std::max(end, out.instructions.back().start + footprint.finished);
+      const int64_t start = out.instructions.back().start;
+      end = std::max(end, start + std::max(footprint.finished, footprint.held));
+      out.cycles = std::max(out.cycles, start + footprint.finished);
     }
     begin = end;
   }
   std::stable_sort(out.instructions.begin(), out.instructions.end(),
                    [](const Instruction& a, const Instruction& b) { return a.start < b.start; });
-  out.cycles = out.sequence_cycles = begin;
+  out.sequence_cycles = out.cycles;
   return out;
 }
 

@@ -88,7 +88,7 @@ Touched TouchedBy(const Machine& machine, const Instruction& in) {
   out.latency = op.latency;
   const int64_t n = in.elements();
   out.held = (n * op.rate.cycles + op.rate.elements - 1) / op.rate.elements;
-  out.finished = std::max(out.held, op.rate.StartOf(n - 1) + op.latency);
+  out.finished = op.rate.StartOf(n - 1) + op.latency;
   std::set<std::tuple<int64_t, int, int64_t, bool>> counted;
   for (int64_t k = 0; k < n; ++k) {
     const int64_t digit[3] = {k / in.count[2] / in.count[1], k / in.count[2] % in.count[1],
