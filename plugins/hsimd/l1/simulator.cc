@@ -425,9 +425,12 @@ void Simulator::State::RunAlu(const Active& a, int64_t m) {
   const int64_t chunk = together ? a.row_chunk : 1;
   for (int64_t e = 0; e < m; e += chunk) {
     const int64_t rows_now = std::min(chunk, m - e);
-    for (const auto& [first, end] : runs) {
-      const auto at = [&](size_t s) { return rows[s] ? rows[s] + e * steps[s] + first : nullptr; };
-      a.lanes((end - first) * rows_now, at(0), at(1), at(2), target + e * target_step + first);
+    for (const std::pair<int64_t, int64_t>& run : runs) {
+      const auto at = [&](size_t s) {
+        return rows[s] ? rows[s] + e * steps[s] + run.first : nullptr;
+      };
+      a.lanes((run.second - run.first) * rows_now, at(0), at(1), at(2),
+              target + e * target_step + run.first);
     }
   }
 }

@@ -126,10 +126,17 @@ struct Functions {
 const bool has_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
 
+// Arrays are equal or disjoint, so iterations do not depend on each other.
+#if defined(__clang__)
+#define HSIMD_NO_DEPENDENCE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define HSIMD_NO_DEPENDENCE _Pragma("GCC ivdep")
+#endif
+
 template <int arity, class Value>
 HSIMD_INLINE void Loop(int64_t n, const uint32_t* a, const uint32_t* b, const uint32_t* c,
                        uint32_t* dst, Value value) {
-#pragma GCC ivdep
+  HSIMD_NO_DEPENDENCE
   for (int64_t i = 0; i < n; ++i) dst[i] = value(a[i], arity > 1 ? b[i] : 0, arity > 2 ? c[i] : 0);
 }
 

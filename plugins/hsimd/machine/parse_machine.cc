@@ -192,7 +192,9 @@ class Reader {
     return n.value;
   }
   Marked<Rate> ReadRate(const Place& p) const {
-    const auto [value, assumed] = Unmark(p);
+    const Marked<Place> marked = Unmark(p);
+    const Place& value = marked.value;
+    const bool assumed = marked.assumed;
     if (!value.json->is_string()) return {Rate{Integer(value, 1, kMaxRate), 1}, assumed};
     const std::vector<std::string> parts = weft::Split(value.Text(), '/');
     const auto part = [&](size_t i) {
