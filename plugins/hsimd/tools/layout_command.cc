@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../layout/layout.h"
+#include "../report/element_table.h"
 #include "command.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -19,50 +20,7 @@ using Json = nlohmann::ordered_json;
 /// Tables of more elements help nobody.
 constexpr int64_t kMaxElements = 1 << 16;
 
-/// Elements by place (coordinates of the named levels, in the order in which they are named), and
-/// in it by address and position in a wide word.
-struct Table {
-  std::vector<std::string> levels;
-  std::map<std::vector<int64_t>, std::map<std::pair<int64_t, int64_t>, Index>> rows;
-};
-
-Table MakeTable(const Layout& layout) {
-  Table table;
-  const auto add = [&](const std::string& level) {
-    if (level != kAddress && level != kWide &&
-        std::find(table.levels.begin(), table.levels.end(), level) == table.levels.end())
-      table.levels.push_back(level);
-  };
-  for (const auto& axis : layout.axes) {
-    for (const Digit& d : axis) add(d.level);
-  }
-  for (const Digit& d : layout.copies) add(d.level);
-  for (const auto& [level, offset] : layout.offset) add(level);
-  Index index(layout.shape.size(), 0);
-  for (int64_t n = layout.elements(); n > 0; --n) {
-    for (const Place& place : PlacesOf(layout, index)) {
-      const auto at = [&](const std::string& level) {
-        const auto it = place.find(level);
-        return it == place.end() ? int64_t{0} : it->second;
-      };
-      std::vector<int64_t> row;
-      for (const std::string& level : table.levels) row.push_back(at(level));
-      table.rows[row][{at(kAddress), at(kWide)}] = index;
-    }
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < layout.shape[d]) break;
-      index[d] = 0;
-    }
-  }
-  return table;
-}
-
-std::string NameOfElement(const Index& index) {
-  if (index.size() == 1) return std::to_string(index[0]);
-  return fmt::format("({})", fmt::join(index, ","));
-}
-
-void PrintTable(const Table& table) {
+void PrintTable(const ElementTable& table) {
   for (const auto& [place, words] : table.rows) {
     std::string name;
     for (size_t l = 0; l < table.levels.size(); ++l)
@@ -82,7 +40,7 @@ void PrintTable(const Table& table) {
   }
 }
 
-Json JsonOf(const Table& table) {
+Json JsonOf(const ElementTable& table) {
   Json places = Json::array();
   for (const auto& [place, words] : table.rows) {
     Json row;
@@ -117,7 +75,7 @@ void RunLayout(const Options& o) {
     }
   }
   const bool shown = layout.elements() <= kMaxElements;
-  const Table table = shown ? MakeTable(layout) : Table();
+  const ElementTable table = shown ? MakeElementTable(layout) : ElementTable();
   if (o.json) {
     Json json;
     json["layout"] = PrintLayout(layout);

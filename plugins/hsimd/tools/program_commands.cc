@@ -9,6 +9,7 @@
 #include <random>
 
 #include "../l1/simulator.h"
+#include "../report/report.h"
 #include "command.h"
 #include "weft/core/tensor/npy.h"
 #include "weft/support/check.h"
@@ -118,7 +119,7 @@ void PrintSummary(const std::string& file, const Json& s) {
 }
 
 struct Options {
-  std::string file, machine, dtype = "f32";
+  std::string file, machine, report, dtype = "f32";
   std::vector<std::string> inputs, saves;
   int64_t show = 0;
   bool json = false;
@@ -128,8 +129,16 @@ CLI::App* AddProgramCommand(CLI::App* app, const char* name, const char* help, O
   CLI::App* command = app->add_subcommand(name, help);
   command->add_option("F.l1", o->file, "the program's text")->required();
   command->add_option("--machine", o->machine, "the machine, where the program's is not built in");
+  command->add_option("--report", o->report, "F.html: writes a page about the program");
   command->add_flag("--json", o->json, "print as JSON");
   return command;
+}
+
+void WriteReport(const Options& o, const LoadedProgram& l) {
+  if (o.report.empty()) return;
+  ReportInput input;
+  input.title = weft::BaseName(o.file);
+  weft::WriteFileAtomic(o.report, MakeReport(l.program, l.machine, input));
 }
 
 void RunCheck(const Options& o) {
@@ -138,6 +147,7 @@ void RunCheck(const Options& o) {
   Execution execution;
   if (const std::optional<Hazard> h = simulator.TryRun(&execution))
     weft::ThrowError(weft::ErrorCode::kInvalidModel, Describe(*h, l.program, l.machine), o.file);
+  WriteReport(o, l);
   const Json json = Summary(l, execution);
   if (o.json)
     fmt::print("{}\n", json.dump(2));
@@ -152,6 +162,7 @@ void RunSim(const Options& o) {
   Execution execution;
   if (const std::optional<Hazard> h = simulator.TryRun(&execution))
     weft::ThrowError(weft::ErrorCode::kInvalidModel, Describe(*h, l.program, l.machine), o.file);
+  WriteReport(o, l);
   for (const std::string& save : o.saves) SaveOutput(simulator, save, o.dtype);
   Json json = Summary(l, execution);
   Json outputs = Json::object();

@@ -1,0 +1,1 @@
+hsimd_room(report SOURCES element_table.cc report.cc TESTS report_test.cc)
