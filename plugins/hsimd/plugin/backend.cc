@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../l1/simulator.h"
+#include "../report/report.h"
 #include "l3.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/module/backend_module.h"
@@ -77,6 +78,12 @@ class SimulatedProgram final : public BackendProgram {
           constants_.push_back({place->base, ToWords(*value, g.node(id)->Describe())});
     for (size_t i = 0; i < g.outputs.size(); ++i)
       outputs_.push_back(OffChipAt(g.OutputName(i), *places.find(g.outputs[i]), types[g.outputs[i]]));
+    for (const NodeId id : g.GetAttr<Order>("order").nodes) {
+      const NodePtr node = g.node(id);
+      for (uint32_t k = 0; k < node->num_outputs(); ++k)
+        if (const ValuePlace* place = places.find(NodeEntry(node, k)))
+          values_.push_back({node->Describe(), place->memory, place->base, place->layout});
+    }
   }
 
   struct Machinery final : State {
@@ -134,6 +141,14 @@ class SimulatedProgram final : public BackendProgram {
     return {{"program.l1", PrintProgram(*program_.program, *program_.machine)},
             {"machine.json", PrintMachine(*program_.machine)}};
   }
+  std::string ReportPage() const override {
+    ReportInput input;
+    input.title = "hsimd on " + program_.machine->name;
+    input.numbers = {{"bound_cycles", program_.bound_cycles},
+                     {"sequence_cycles", program_.sequence_cycles}};
+    input.values = values_;
+    return MakeReport(*program_.program, *program_.machine, input);
+  }
 
  private:
   struct OffChip {
@@ -153,6 +168,7 @@ class SimulatedProgram final : public BackendProgram {
   int dram_ = 0;
   std::vector<OffChip> inputs_, outputs_;
   std::vector<Constant> constants_;
+  std::vector<ReportValue> values_;
 };
 
 class HsimdBackend final : public Backend {
@@ -200,8 +216,16 @@ class HsimdBackend final : public Backend {
   bool fusion_;
 };
 
+/// Programs of whole graphs; no kernels.
+TargetTraits WholeGraphs() {
+  TargetTraits traits;
+  traits.kernels = false;
+  return traits;
+}
+
 const bool kRegistered = RegisterBackendModule(
     BackendModule("hsimd")
+        .set_traits(WholeGraphs())
         .set_parameters({{"toy4", "4 PEs in a ring, to see single words move"},
                          {"tree64", "64 PEs in a tree with matrix units (the default)"},
                          {"mnc2", "the public figures of MN-Core 2"},
