@@ -52,8 +52,8 @@ struct SideMap {
 
 SideMap MapOf(const Machine& m, const TensorAt& t) {
   SideMap s;
-  const Layout l = Canonical(t.layout);
   s.level = m.memories[t.memory].level;
+  const Layout l = Canonical(t.layout, m, s.level);  // copies over a whole level: it is not named
   const auto coordinate = [&](const std::string& level) {
     return level == kAddress ? kWord : m.LevelNamed(level);
   };
@@ -185,7 +185,8 @@ std::vector<Box> Refine(const Machine& m, const TensorAt& from, const TensorAt& 
     boxes = std::move(next);
   }
   // With copies over part of a level: does every target place have the word itself?
-  const bool there = !a.copies.empty() && Satisfies(from.layout, to.layout);
+  const bool there = !a.copies.empty() && Satisfies(Canonical(from.layout, m, a.level),
+                                                    Canonical(to.layout, m, b.level));
   for (Box& box : boxes) {
     const size_t elements = box.steps.size();
     Add(box.from, a.base);
