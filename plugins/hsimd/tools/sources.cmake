@@ -13,6 +13,7 @@ hsimd_command_test(machines "toy4 +4 PEs: 4 PE.*tree64 +64 PEs: 4 L1B x 4 MAB x 
 hsimd_command_test(machine "\"off_chip\": true" machine tree64)
 hsimd_command_test(no_machine "error.WEFT-E0101. no machine is named 'tree46' .hint: did you mean 'tree64'" machine tree46)
 hsimd_command_test(check "exchange.l1: 7 instructions for toy4, 69 cycles" check exchange.l1)
+hsimd_command_test(report "69 cycles" check exchange.l1 --report ${CMAKE_CURRENT_BINARY_DIR}/exchange.html)
 hsimd_command_test(check_json "\"cycles\": 69,.*\"predicted_cycles\": 69,.*\"RING\": 6" check exchange.l1 --json)
 hsimd_command_test(hazard
   "error.WEFT-E0301. hazard.l1: cycle 7: instruction 1 .@7 ALU.fadd., element 0, touches R0.4. in PE 0 while instruction 0"
