@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../move/move.h"
 #include "emitter.h"
 #include "weft/support/check.h"
 
@@ -142,8 +143,17 @@ std::vector<Block> EmitTiles(const TileProgram& program, const Machine& machine,
     } else {
       const MoveOp& m = std::get<MoveOp>(op);
       block.name = m.note;
-      WEFT_CHECK(move, kUnsupported, "a move needs a mover to be emitted");
-      emitter.Append(move(program, m));
+      if (move) {
+        emitter.Append(move(program, m));
+      } else {
+        const TileValue& from = program.values[size_t(m.from)];
+        const TileValue& to = program.values[size_t(m.to)];
+        std::vector<SpareWords> spare;
+        for (const ScratchRange& r : program.scratch) spare.push_back({r.memory, r.base, r.words});
+        emitter.Append(PlanMove(machine, {from.memory, from.base, *from.layout},
+                                {to.memory, to.base, *to.layout}, spare, m.note)
+                           .instructions);
+      }
     }
     block.instructions = emitter.Take();
     blocks.push_back(std::move(block));

@@ -84,7 +84,8 @@ Lowering::Lowering(const LowerRequest& request)
 
 TileProgram Lowering::Run() {
   ChooseDigits();
-  for (size_t i = 0; i < request_.inputs.size(); ++i) FillHoles(i);
+  for (size_t i = 0; i < request_.inputs.size(); ++i)
+    FillHoles(tiles_, buffers_[i].value, request_.inputs[i].layout, machine_, note_);
   for (const ReducePart& part : parts_.reduces) LowerReduce(part);
   LowerResults();
   tiles_.scratch = scratch_;
@@ -119,10 +120,9 @@ void Lowering::ChooseDigits() {
   for (size_t axis = 0; axis < parts_.extents.size(); ++axis) points_.MakeLocal(int(axis));
 }
 
-/// Words of an operand that no element has, written with 0, so that they can be read.
-void Lowering::FillHoles(size_t input) {
-  const Layout& layout = request_.inputs[input].layout;
-  const TileValue value = tiles_.values[size_t(buffers_[input].value)];
+void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machine& machine,
+               const std::string& note) {
+  const int64_t offset = BufferOf(value, layout).offset;
   for (size_t axis = 0; axis < layout.axes.size(); ++axis) {
     int64_t places = 1;
     const std::vector<Digit>& digits = layout.axes[axis];
@@ -168,23 +168,23 @@ void Lowering::FillHoles(size_t input) {
         while (end + 1 < holes.size() && holes[end + 1] - holes[end] == holes[h + 1] - holes[h]) ++end;
         if (end < holes.size()) ++end;
         VectorOp fill;
-        fill.note = note_;
+        fill.note = note;
         fill.counts = counts;
-        TileStream target{buffers_[input].value, buffers_[input].offset + holes[h], strides};
+        TileStream target{value, offset + holes[h], strides};
         fill.counts.push_back(int64_t(end - h));
         target.strides.push_back(end - h > 1 ? holes[h + 1] - holes[h] : 0);
         fill.results = {{BodyOperand::Constant(0), target, std::nullopt, false}};
         for (size_t i = 0; i < levels.size(); ++i) {
           const Digit& d = digits[levels[i]];
-          const int level = machine_.LevelNamed(d.level);
-          fill.mask.levels.resize(machine_.levels.size());
+          const int level = machine.LevelNamed(d.level);
+          fill.mask.levels.resize(machine.levels.size());
           std::vector<uint64_t>& bits = fill.mask.levels[size_t(level)];
-          bits.resize(size_t((machine_.levels[size_t(level)].count + 63) / 64));
+          bits.resize(size_t((machine.levels[size_t(level)].count + 63) / 64));
           // Places with this digit, whatever others on the level say.
-          for (int64_t p = 0; p < machine_.levels[size_t(level)].count; ++p)
+          for (int64_t p = 0; p < machine.levels[size_t(level)].count; ++p)
             if (p / d.stride % d.size == at[i]) bits[size_t(p / 64)] |= uint64_t{1} << (p % 64);
         }
-        tiles_.ops.emplace_back(std::move(fill));
+        tiles.ops.emplace_back(std::move(fill));
         h = end;
       }
       size_t i = at.size();

@@ -17,7 +17,6 @@ class Lowering {
  private:
   // lowering.cc
   void ChooseDigits();
-  void FillHoles(size_t input);
   void LowerReduce(const ReducePart& part);
   void LowerResults();
   void Vectors(const std::vector<std::pair<Expr, Buffer>>& values, const std::vector<int>& kept,
@@ -53,6 +52,9 @@ class Lowering {
   std::vector<std::pair<int, int>> rings_;  ///< memory of what is passed on, value it passes through
 };
 
+/// Writes 0 to the words of a value that its layout gives no element, so that they can be read.
+void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machine& machine,
+               const std::string& note);
 std::optional<AluOp> CombineOp(weft::ReduceOp op, weft::DType dtype);
 /// The word that changes nothing.
 uint32_t NeutralWord(weft::ReduceOp op, weft::DType dtype);

@@ -11,7 +11,9 @@ std::vector<LayoutCandidate> LayoutCandidates(const weft::Graph& graph, const we
   static const weft::OpMap<FLayoutRule>& rules = weft::Op::GetAttr<FLayoutRule>("FLayoutRule.hsimd");
   const FLayoutRule* rule = rules.find(node->op());
   std::vector<LayoutCandidate> found =
-      rule ? (*rule)(graph, node, machine) : GeneralCandidates(graph, node, machine);
+      rule             ? (*rule)(graph, node, machine)
+      : IsView(node) ? ViewCandidates(graph, node, machine)
+                     : GeneralCandidates(graph, node, machine);
   WEFT_CHECK(!found.empty(), kUnsupported, "{}: no layout of its operands suits machine '{}'",
              node->Describe(), machine.name);
   return found;
@@ -20,7 +22,8 @@ std::vector<LayoutCandidate> LayoutCandidates(const weft::Graph& graph, const we
 TileProgram LowerNode(const LowerRequest& request) {
   static const weft::OpMap<FLowerHsimd>& lowerings = weft::Op::GetAttr<FLowerHsimd>("FLowerHsimd");
   const FLowerHsimd* lower = lowerings.find(request.node->op());
-  return lower ? (*lower)(request) : LowerGeneral(request);
+  if (lower) return (*lower)(request);
+  return IsView(request.node) ? LowerView(request) : LowerGeneral(request);
 }
 
 Layout SplitLayout(const std::vector<int64_t>& shape, const Machine& machine,

@@ -68,6 +68,14 @@ std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph,
                                                const weft::NodePtr& node, const Machine& machine);
 TileProgram LowerGeneral(const LowerRequest& request);
 
+/// Reshape, Flatten, Squeeze, Unsqueeze, Identity: the result is the operand's words under another
+/// shape, where the algebra of layouts can say it; operand and result may have one place, and then
+/// nothing is done.
+bool IsView(const weft::NodePtr& node);
+std::vector<LayoutCandidate> ViewCandidates(const weft::Graph& graph, const weft::NodePtr& node,
+                                            const Machine& machine);
+TileProgram LowerView(const LowerRequest& request);
+
 /// The layout in which every rule writes an axis: `levels[l]` true: the axis is dealt out over level
 /// l. Local sizes are rounded up to a multiple of `multiple[axis]`; local addresses are row-major.
 Layout SplitLayout(const std::vector<int64_t>& shape, const Machine& machine,

@@ -15,7 +15,7 @@
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/text/text.h"
-#include "weft/support/error.h"
+#include "weft/support/check.h"
 
 namespace hsimd {
 namespace {
@@ -193,11 +193,9 @@ struct Harness {
 };
 
 /// Runs a node under its candidates, at most `most` of them, spread over all; the fewest cycles.
-int64_t CheckAll(const std::string& machine_name, const std::string& body, size_t most = 12,
-                 double tolerance = 1e-5) {
+int64_t CheckOn(const Machine& machine, const std::string& body, size_t most = 12,
+                double tolerance = 1e-5) {
   CAPTURE(body);
-  CAPTURE(machine_name);
-  const Machine machine = FindMachine(machine_name);
   const Graph graph = OneNode(body);
   Harness harness(machine, graph, 3);
   const std::vector<LayoutCandidate> candidates =
@@ -214,6 +212,58 @@ int64_t CheckAll(const std::string& machine_name, const std::string& body, size_
     if (best < 0 || outcome.cycles < best) best = outcome.cycles;
   }
   return best;
+}
+
+int64_t CheckAll(const std::string& machine_name, const std::string& body, size_t most = 12) {
+  CAPTURE(machine_name);
+  return CheckOn(FindMachine(machine_name), body, most);
+}
+
+/// One to three levels, latencies 1 to 8, no matrix unit, links with few modes.
+Machine RandomMachine(std::mt19937& random) {
+  const auto draw = [&](int low, int high) { return low + int(random() % uint32_t(high - low + 1)); };
+  const int levels = draw(1, 2), latency = draw(1, 8);
+  const int a = draw(2, 4), b = draw(2, 4);
+  const std::string upper = levels == 2 ? fmt::format(", \"B\": {}", a) : "";
+  const std::string all = levels == 2 ? "\"B\", \"PE\"" : "\"PE\"";
+  return ParseMachine(
+      fmt::format(R"({{"name": "random", "levels": {{"CHIP": 1{0}, "PE": {1}}},
+  "memories": {{
+    "DRAM": {{"level": "CHIP", "words": 1048576, "off_chip": true}},
+    "PM": {{"level": "CHIP", "words": 16384}},
+    "M0": {{"level": "PE", "words": 8192, "accesses": 1}},
+    "M1": {{"level": "PE", "words": 8192, "accesses": 1}},
+    "R0": {{"level": "PE", "words": {2}, "reads": 1, "writes": 1}},
+    "R1": {{"level": "PE", "words": {2}, "reads": 1, "writes": 1}}}},
+  "units": {{
+    "ALU": {{"kind": "alu", "slot": "ALU", "latency": {3}, "ops": "all"}},
+    "DOWN": {{"kind": "down", "slot": "L", "parent": "CHIP", "child": "PE", "sources": ["PM"],
+      "targets": ["M0", "M1", "R0", "R1"], "latency": {4}, "ops": {{"distribute": {{"indexed": [{5}]}}}}}},
+    "UP": {{"kind": "up", "slot": "L", "parent": "CHIP", "child": "PE", "targets": ["PM"],
+      "sources": ["M0", "M1", "R0", "R1"], "latency": {4}, "ops": {{"collect": {{"indexed": [{5}]}}}}}},
+    "LOAD": {{"kind": "down", "slot": "D", "parent": "CHIP", "child": "CHIP", "sources": ["DRAM"],
+      "targets": ["PM"], "latency": {6}, "ops": ["load"]}},
+    "STORE": {{"kind": "up", "slot": "D", "parent": "CHIP", "child": "CHIP", "sources": ["PM"],
+      "targets": ["DRAM"], "latency": {6}, "ops": ["store"]}}}}}})",
+                  upper, b, draw(48, 128), latency, draw(1, 4), all, draw(1, 8)),
+      "random");
+}
+
+TEST_CASE("machines with an ALU alone") {
+  std::mt19937 random(11);
+  for (int i = 0; i < 10; ++i) {
+    CAPTURE(i);
+    const Machine machine = RandomMachine(random);
+    CAPTURE(PrintMachine(machine));
+    const int m = 1 + int(random() % 9), k = 1 + int(random() % 9), n = 1 + int(random() % 9);
+    CheckOn(machine, fmt::format("graph @g(%a: f32[{}, {}], %b: f32[{}, {}]) -> (%y) {{\n"
+                                 "  %y = MatMul(%a, %b) : ?\n}}\n", m, k, k, n), 6);
+    CheckOn(machine, fmt::format("graph @g(%x: f32[{}, {}]) -> (%y) {{\n  %y = Softmax(%x) {{axis = {}}} : ?\n}}\n",
+                                 2 * m, 4 * k, i % 2), 6);
+    CheckOn(machine, fmt::format("graph @g(%x: f32[{}, 4, 6, 5], %w: f32[{}, 4, 3, 3]) -> (%y) {{\n"
+                                 "  %y = Conv(%x, %w) {{pads = [1, 1, 1, 1], strides = [{}, 1]}} : ?\n}}\n",
+                                 1 + n % 3, m, 1 + i % 2), 6);
+  }
 }
 
 TEST_CASE("element-wise bodies from their Expr, with broadcasts") {
@@ -233,6 +283,11 @@ TEST_CASE("index maps that are affine") {
   CheckAll("tree64", "graph @g(%x: f32[8, 12]) -> (%y) {\n  %y = Transpose(%x) {perm = [1, 0]} : ?\n}\n");
   CheckAll("tree64",
            "graph @g(%x: f32[4, 6], %z: f32[4, 5]) -> (%y) {\n  %y = Concat(%x, %z) {axis = 1} : ?\n}\n");
+}
+
+TEST_CASE("views move nothing but where they have to be copied") {
+  CheckAll("tree64", "graph @g(%x: f32[8, 4, 6]) -> (%y) {\n  %y = Flatten(%x) {axis = 1} : ?\n}\n");
+  CheckAll("tree64", "graph @g(%x: f32[5, 12]) -> (%y) {\n  %y = Identity(%x) : ?\n}\n");
 }
 
 TEST_CASE("reductions over every axis, within a place and across places") {
