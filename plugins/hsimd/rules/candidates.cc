@@ -22,6 +22,7 @@ struct MatrixWay {
   size_t reduce = 0;
   bool a_left = true;  ///< the first load of the product is A
   int row = -1, inner = -1;
+  bool shifted = false;  ///< the other operand is read shifted along `inner`, a tap of a window
 };
 
 class Candidates {
@@ -99,10 +100,25 @@ class Candidates {
       for (const bool left : {true, false})
         for (int row : left ? product->only_a : product->only_b)
           for (int inner : product->inner)
-            if (!parts_.local[size_t(row)] && !parts_.local[size_t(inner)])
-              ways.push_back({r, left, row, inner});
+            if (!parts_.local[size_t(row)]) {
+              if (!parts_.local[size_t(inner)])
+                ways.push_back({r, left, row, inner, false});
+              else if (IsTap(left ? product->a : product->b, left ? product->b : product->a, inner))
+                ways.push_back({r, left, row, inner, true});
+            }
     }
     return ways;
+  }
+
+  /// A reads the axis as it is, x reads it with others in one index.
+  bool IsTap(const Expr& a, const Expr& x, int axis) const {
+    bool pure = false, shifted = false;
+    for (int d = 0; d < a->num_indices(); ++d) pure |= AffineOf(a->operand(d))->pure() == axis;
+    for (int d = 0; d < x->num_indices(); ++d) {
+      const Affine index = *AffineOf(x->operand(d));
+      if (index.terms.count(axis)) shifted = index.pure() < 0 && index.terms.at(axis) > 0;
+    }
+    return pure && shifted && parts_.extents[size_t(axis)] > 1;
   }
 
   void Try(const std::map<int, std::vector<int>>& dealt, const MatrixWay* way, int64_t family) {
@@ -155,7 +171,7 @@ class Candidates {
         const int c = parts_.classes[size_t(axis)];
         if (c == inner_class && int(i) == a_input)
           multiple.back() = fan;
-        else if (c == inner_class || c == row_class)
+        else if ((c == inner_class && !way->shifted) || c == row_class)
           levels.back()[size_t(pe)] = true;
       }
       candidate.inputs.push_back(SplitLayout(parts_.input_shapes[i], machine_, levels, multiple));
@@ -166,7 +182,8 @@ class Candidates {
       for (int axis : part.axes) {
         levels.push_back(levels_of(axis));
         const int c = parts_.classes[size_t(axis)];
-        if (way && (c == row_class || c == inner_class)) levels.back()[size_t(pe)] = true;
+        if (way && (c == row_class || (c == inner_class && !way->shifted)))
+          levels.back()[size_t(pe)] = true;
       }
       candidate.outputs[size_t(part.output)] =
           SplitLayout(parts_.output_shapes[size_t(part.output)], machine_, levels);
@@ -202,6 +219,17 @@ class Candidates {
         const auto up = [&](int axis) { return (local(axis) + fan - 1) / fan * fan; };
         points = points / local(way->row) * up(way->row) / local(way->inner) * up(way->inner);
         cycles += points / (fan * fan) + 8;
+        // Copies for every PE.
+        if (way->shifted) {
+          const auto product = ProductOf(part);
+          int64_t words = fan;
+          const size_t x = size_t((way->a_left ? product->b : product->a)->buffer());
+          for (size_t d = 0; d < parts_.input_shapes[x].size(); ++d) {
+            const int axis = parts_.input_axes[x][d];
+            words *= axis < 0 ? parts_.input_shapes[x][d] : local(axis);
+          }
+          cycles += words;
+        }
         kept = kept / local(way->row) * up(way->row) / fan;
       } else {
         cycles += points * std::max<int64_t>(1, int64_t(weft::PostOrder({part.body}).size()) / 3);

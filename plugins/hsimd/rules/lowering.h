@@ -30,7 +30,8 @@ class Lowering {
 
   // product.cc
   bool TryMatrix(const ReducePart& part, const Buffer& target);
-  bool Pad(const Expr& load, const ReducePart& part, Buffer* buffer, std::vector<Affine>* at);
+  bool Pad(const Expr& load, int shifted, Buffer* buffer, std::vector<Affine>* at);
+  int ShiftableAxis(const ProductPart& product, const Expr& a, const Expr& x) const;
 
   // across.cc
   /// Combines what the places of `level` hold of the words of `value`, for all of them.

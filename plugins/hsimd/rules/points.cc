@@ -43,6 +43,13 @@ void Points::MakeLocal(int axis) {
   if (!known(axis)) digits_[size_t(axis)] = {{extents_[size_t(axis)], kAddress, 0, 1}};
 }
 
+void Points::ShiftOverPes(int axis) {
+  const Level& pe = machine_.levels.back();
+  digits_[size_t(axis)] = {{pe.count, pe.name, 1, 1},
+                           {(extents_[size_t(axis)] + pe.count - 1) / pe.count, kAddress, 0, pe.count}};
+  shifted_ = axis;
+}
+
 bool Points::is_local(int axis) const {
   const std::vector<AxisDigit>& d = digits_[size_t(axis)];
   return d.size() == 1 && d[0].level == kAddress;
@@ -159,10 +166,10 @@ TileStream Points::StreamOf(const Buffer& buffer, const std::vector<Affine>& at,
         stream.offset += coefficient * fixed[size_t(axis)] * step;
         continue;
       }
-      if (!is_local(axis)) refuse("a shifted axis is dealt out");
+      if (!is_local(axis) && axis != shifted_) refuse("a shifted axis is dealt out");
       stream.offset += coefficient * box.from[b] * step;
       for (size_t l = 0; l < loops.size(); ++l)
-        if (loops[l].axis == axis) stream.strides[l] += coefficient * step;
+        if (loops[l].axis == axis) stream.strides[l] += coefficient * loops[l].value * step;
     }
   }
   return stream;

@@ -49,6 +49,9 @@ class Points {
   void TakeDigits(int axis, const Buffer& buffer, int dim);
   /// In one place, whole.
   void MakeLocal(int axis);
+  /// An axis in one place as blocks of `fan` over the PEs: a tap of a window that each PE has for
+  /// itself, because its copy of what is read is shifted.
+  void ShiftOverPes(int axis);
   bool known(int axis) const { return !digits_[size_t(axis)].empty(); }
   const std::vector<AxisDigit>& digits(int axis) const { return digits_[size_t(axis)]; }
   int64_t extent(int axis) const { return extents_[size_t(axis)]; }
@@ -74,6 +77,7 @@ class Points {
   const Machine& machine_;
   std::vector<int64_t> extents_;
   std::vector<std::vector<AxisDigit>> digits_;
+  int shifted_ = -1;
 };
 
 }  // namespace hsimd

@@ -37,104 +37,154 @@ bool ReadsOnPe(const Buffer& buffer, const std::vector<Affine>& at, int axis, co
 
 }  // namespace
 
-/// A copy of what a guarded load reads, with zeros where the guard is false. False where the guard is
-/// not "inside the operand".
-bool Lowering::Pad(const Expr& load, const ReducePart& part, Buffer* buffer,
-                   std::vector<Affine>* at) {
+/// A copy of what a load reads, with zeros beyond the operand. `shifted`: an axis whose taps are dealt
+/// out over the PEs, -1: none; PE j then has a copy that is shifted by j of its taps. False where the
+/// load is guarded by anything but "inside the operand".
+bool Lowering::Pad(const Expr& load, int shifted, Buffer* buffer, std::vector<Affine>* at) {
   const Buffer from = *buffer;
-  const Expr& guard = load->operands().back();
-  // The guard says that every shifted index is inside.
-  std::vector<int64_t> low(at->size(), 0), high = from.sizes;
+  const int64_t fan = machine_.levels.back().count;
+  const size_t rank = at->size();
+  std::vector<int64_t> low(rank, 0), high = from.sizes, shift(rank, 0);
+  std::vector<bool> copied(rank, false);  // dimensions in one place that are read shifted
   std::set<int> axes;
-  for (size_t d = 0; d < at->size(); ++d) {
+  for (size_t d = 0; d < rank; ++d) {
     const Affine& a = (*at)[d];
     if (a.pure() >= 0 && points_.extent(a.pure()) == from.sizes[d]) continue;
+    copied[d] = true;
     int64_t least = a.constant, most = a.constant;
     for (const auto& [axis, c] : a.terms) {
       axes.insert(axis);
-      (c < 0 ? least : most) += c * (points_.extent(axis) - 1);
+      int64_t last = points_.extent(axis) - 1;
+      if (axis == shifted) {
+        shift[d] = c;
+        last = last / fan * fan;
+      }
+      (c < 0 ? least : most) += c * last;
     }
     low[d] = std::min<int64_t>(0, least);
     high[d] = std::max(from.sizes[d], most + 1);
   }
-  const std::vector<int> guard_axes = AxesOf(guard);
-  for (int axis : guard_axes) axes.insert(axis);
-  const std::vector<int> walked(axes.begin(), axes.end());
-  int64_t turns = 1;
-  for (int axis : walked) {
-    turns *= points_.extent(axis);
-    if (turns > 2'000'000) return false;
-  }
-  // Dimensions are independent, so that it is enough to look at pairs of axes of one index; a guard
-  // of few axes is looked at whole.
-  std::vector<int64_t> position(parts_.extents.size(), 0);
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    int64_t rest = turn;
-    for (size_t i = walked.size(); i-- > 0;) {
-      position[size_t(walked[i])] = rest % points_.extent(walked[i]);
-      rest /= points_.extent(walked[i]);
+  if (load->has_guard()) {
+    const Expr& guard = load->operands().back();
+    for (int axis : AxesOf(guard)) axes.insert(axis);
+    const std::vector<int> walked(axes.begin(), axes.end());
+    int64_t turns = 1;
+    for (int axis : walked) {
+      turns *= points_.extent(axis);
+      if (turns > 2'000'000) return false;
     }
-    bool inside = true;
-    for (size_t d = 0; d < at->size(); ++d) {
-      if (low[d] == 0 && high[d] == from.sizes[d]) continue;
-      int64_t index = (*at)[d].constant;
-      for (const auto& [axis, c] : (*at)[d].terms) index += c * position[size_t(axis)];
-      inside &= index >= 0 && index < from.sizes[d];
+    std::vector<int64_t> position(parts_.extents.size(), 0);
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      int64_t rest = turn;
+      for (size_t i = walked.size(); i-- > 0;) {
+        position[size_t(walked[i])] = rest % points_.extent(walked[i]);
+        rest /= points_.extent(walked[i]);
+      }
+      bool inside = true;
+      for (size_t d = 0; d < rank; ++d) {
+        if (!copied[d]) continue;
+        int64_t index = (*at)[d].constant;
+        for (const auto& [axis, c] : (*at)[d].terms) index += c * position[size_t(axis)];
+        inside &= index >= 0 && index < from.sizes[d];
+      }
+      const auto says = EvalIndex(guard, position);
+      if (!says || (*says != 0) != inside) return false;
     }
-    const auto says = EvalIndex(guard, position);
-    if (!says || (*says != 0) != inside) return false;
   }
-  (void)part;
 
   Buffer to = from;
   to.offset = 0;
   int64_t words = 1;
-  std::vector<int64_t> counts, to_strides, from_strides;
-  int64_t to_offset = 0;
-  for (size_t d = to.dims.size(); d-- > 0;) {
-    const int64_t size = high[d] - low[d];
-    if (size != from.sizes[d]) {
-      // Shifted, so in one place, with even addresses.
-      int64_t step = 1;
-      for (const Digit& digit : from.dims[d])
+  struct CopyLoop {
+    int64_t count, from, to;
+    size_t dim;  ///< of the buffer where it is a copied one
+    bool copied;
+  };
+  std::vector<CopyLoop> loops;
+  for (size_t d = rank; d-- > 0;) {
+    if (copied[d]) {
+      // In one place, with even addresses.
+      int64_t step = 0;
+      for (const Digit& digit : from.dims[d]) {
+        WEFT_CHECK(digit.size == 1 || digit.level == kAddress, kUnsupported,
+                   "{}: a dimension that is read shifted is dealt out", note_);
         if (digit.size > 1) step = digit.stride;
-      counts.push_back(from.sizes[d]);
-      from_strides.push_back(step);
-      to_strides.push_back(words);
-      to_offset += -low[d] * words;
-      to.dims[d] = {{size, kAddress, words}};
-      words *= size;
+      }
+      loops.push_back({from.sizes[d], step, words, d, true});
+      to.dims[d] = {{high[d] - low[d], kAddress, words}};
+      to.sizes[d] = high[d] - low[d];
       (*at)[d].constant -= low[d];
-      to.sizes[d] = size;
+      words *= high[d] - low[d];
       continue;
     }
     for (size_t i = to.dims[d].size(); i-- > 0;) {
       Digit& digit = to.dims[d][i];
       if (digit.level != kAddress) continue;
-      counts.push_back(digit.size);
-      from_strides.push_back(digit.stride);
-      to_strides.push_back(words);
+      loops.push_back({digit.size, digit.stride, words, d, false});
       digit.stride = words;
       words *= digit.size;
     }
   }
-  std::reverse(counts.begin(), counts.end());
-  std::reverse(from_strides.begin(), from_strides.end());
-  std::reverse(to_strides.begin(), to_strides.end());
   to.value = TakeScratch("padded", words, weft::DType::kF32);
   VectorOp zero;
   zero.note = note_;
   zero.counts = {words};
   zero.results = {{BodyOperand::Constant(0), {to.value, 0, {1}}, std::nullopt, false}};
   tiles_.ops.emplace_back(std::move(zero));
-  VectorOp copy;
-  copy.note = note_;
-  copy.counts = counts;
-  copy.inputs = {{from.value, from.offset, from_strides}};
-  copy.results = {{BodyOperand::Input(0), {to.value, to_offset, to_strides}, std::nullopt, false}};
-  tiles_.ops.emplace_back(std::move(copy));
+  for (int64_t j = 0; j < (shifted < 0 ? 1 : fan); ++j) {
+    VectorOp copy;
+    copy.note = note_;
+    TileStream source{from.value, from.offset, {}}, target{to.value, 0, {}};
+    bool empty = false;
+    for (size_t l = loops.size(); l-- > 0;) {
+      const CopyLoop& loop = loops[l];
+      int64_t first = 0, last = loop.count;
+      if (loop.copied) {
+        // Element i goes to i - low - j * shift, where that is in the copy.
+        const int64_t by = low[loop.dim] + j * shift[loop.dim];
+        first = std::max<int64_t>(0, by);
+        last = std::min(loop.count, by + high[loop.dim] - low[loop.dim]);
+        source.offset += first * loop.from;
+        target.offset += (first - by) * loop.to;
+      }
+      empty |= last <= first;
+      copy.counts.push_back(last - first);
+      source.strides.push_back(loop.from);
+      target.strides.push_back(loop.to);
+    }
+    if (empty) continue;
+    copy.inputs = {source};
+    copy.results = {{BodyOperand::Input(0), target, std::nullopt, false}};
+    if (shifted >= 0) {
+      copy.mask.levels.resize(machine_.levels.size());
+      copy.mask.levels.back().assign(size_t((fan + 63) / 64), 0);
+      copy.mask.levels.back()[size_t(j / 64)] = uint64_t{1} << (j % 64);
+    }
+    tiles_.ops.emplace_back(std::move(copy));
+  }
   *buffer = to;
   return true;
+}
+
+/// An axis of the contraction that A has in whole blocks in one place and x reads shifted; -1.
+int Lowering::ShiftableAxis(const ProductPart& product, const Expr& a, const Expr& x) const {
+  const std::vector<Affine> a_at = IndicesOf(a), x_at = IndicesOf(x);
+  const Buffer& a_buffer = buffers_[size_t(a->buffer())];
+  const int64_t fan = machine_.levels.back().count;
+  for (size_t i = product.inner.size(); i-- > 0;) {
+    const int axis = product.inner[i];
+    if (!points_.is_local(axis) || points_.extent(axis) < 2) continue;
+    bool blocks = false, shifted = false;
+    for (size_t d = 0; d < a_at.size(); ++d)
+      if (a_at[d].pure() == axis && a_buffer.dims[d].size() == 1)
+        blocks = a_buffer.dims[d][0].level == kAddress && a_buffer.dims[d][0].size % fan == 0;
+    for (const Affine& index : x_at) {
+      if (!index.terms.count(axis)) continue;
+      shifted = index.pure() < 0 && index.terms.at(axis) > 0;
+    }
+    if (blocks && shifted) return axis;
+  }
+  return -1;
 }
 
 bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
@@ -156,9 +206,15 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
   int crossed = -1;
   for (int axis : product->inner)
     if (ReadsOnPe(x_buffer, x_at, axis, machine_)) crossed = axis;
-  if (crossed < 0 || ReadsOnPe(a_buffer, a_at, crossed, machine_)) return false;
   if (a->has_guard()) return false;
-  if (x->has_guard() && !Pad(x, part, &x_buffer, &x_at)) return false;
+  if (crossed < 0) {
+    crossed = ShiftableAxis(*product, a, x);
+    if (crossed < 0 || !Pad(x, crossed, &x_buffer, &x_at)) return false;
+    points_.ShiftOverPes(crossed);
+  } else {
+    if (ReadsOnPe(a_buffer, a_at, crossed, machine_)) return false;
+    if (x->has_guard() && !Pad(x, -1, &x_buffer, &x_at)) return false;
+  }
 
   // A comes from where the matrix unit's loader reads.
   const TileValue a_value = tiles_.values[size_t(a_buffer.value)];

@@ -322,6 +322,25 @@ TEST_CASE("products of any sizes") {
   CHECK_THROWS_AS(harness.Run(LayoutCandidates(g, TheNode(g), toy)[0]), weft::Error);
 }
 
+TEST_CASE("a convolution of one channel has its taps on the matrix unit") {
+  for (const char* pads : {"[0, 0, 0, 0]", "[2, 2, 2, 2]"})
+    CheckAll("tree64",
+             std::string("graph @g(%x: f32[4, 1, 10, 10], %w: f32[8, 1, 5, 5]) -> (%y) {\n"
+                         "  %y = Conv(%x, %w) {pads = ") + pads + "} : ?\n}\n", 8);
+  const Machine machine = FindMachine("tree64");
+  const Graph g = OneNode(
+      "graph @g(%x: f32[16, 1, 28, 28], %w: f32[8, 1, 5, 5]) -> (%y) {\n  %y = Conv(%x, %w) : ?\n}\n");
+  Harness harness(machine, g, 1);
+  const LayoutCandidate best = LayoutCandidates(g, TheNode(g), machine)[0];
+  CAPTURE(best.name);
+  const Harness::Outcome outcome = harness.Run(best);
+  CHECK(outcome.error <= 1e-5);
+  // One image and 8 rows a matrix unit: 5 rows of taps in blocks of 4 and 1, 24 x 24 points.
+  const int64_t products = 2 * 5 * 2 * 24 * 24;
+  MESSAGE(best.name << ": " << outcome.cycles << " cycles, " << products << " of them products");
+  CHECK(outcome.cycles < 2 * products);
+}
+
 TEST_CASE("convolutions and pooling") {
   CheckAll("tree64",
            "graph @g(%x: f32[2, 8, 7, 7], %w: f32[8, 8, 3, 3]) -> (%y) {\n"
