@@ -245,8 +245,47 @@ class Splitter {
     }
   }
 
+  /// The position of an extremum among few, by comparing one after another; a NaN is extreme.
+  static Expr FirstExtremum(const Expr& e) {
+    std::vector<int64_t> extents;
+    int64_t count = 1;
+    for (const weft::SymInt& extent : e->extents()) {
+      WEFT_CHECK(extent.is_const(), kUnsupported, "a reduction over a symbolic extent");
+      extents.push_back(extent.value());
+      count *= extents.back();
+    }
+    WEFT_CHECK(count >= 1 && count <= 64, kUnsupported, "the position of an extremum among {}", count);
+    const bool least = e->reduce_op() == weft::ReduceOp::kArgMin;
+    Expr best, where;
+    for (int64_t i = 0; i < count; ++i) {
+      weft::Indices at(extents.size());
+      int64_t rest = i;
+      for (size_t d = extents.size(); d-- > 0;) {
+        at[d] = Expr::Int(rest % extents[d]);
+        rest /= extents[d];
+      }
+      const Expr value = weft::ReduceBody(e, at);
+      if (!best) {
+        best = value;
+        where = Expr::Int(0);
+        continue;
+      }
+      Expr better = least ? weft::Lt(value, best) : weft::Lt(best, value);
+      if (value->dtype() == DType::kF32)
+        better = weft::Or(better, weft::And(Expr::Unary(UnOp::kIsNan, value),
+                                            weft::Not(Expr::Unary(UnOp::kIsNan, best))));
+      where = Expr::Select(better, Expr::Int(i), where);
+      best = Expr::Select(better, value, best);
+    }
+    return where;
+  }
+
   Expr Reduce(const Expr& e) {
     if (const auto it = done_.find(e.get()); it != done_.end()) return it->second;
+    if (e->reduce_op() == weft::ReduceOp::kArgMin || e->reduce_op() == weft::ReduceOp::kArgMax) {
+      keep_.push_back(e);
+      return done_[e.get()] = Split(FirstExtremum(e));
+    }
     ReducePart part;
     part.op = e->reduce_op();
     part.dtype = e->dtype();
@@ -281,6 +320,10 @@ void CheckTypes(const Expr& e) {
     if (t == DType::kF32 || t == DType::kI32 || t == DType::kU32 || t == DType::kBool ||
         t == DType::kI64)
       continue;
+    // Bytes are moved and compared, nothing more.
+    const bool compared = n->kind() == ExprKind::kLoad || n->kind() == ExprKind::kCast ||
+                          n->kind() == ExprKind::kConst || n->kind() == ExprKind::kSelect;
+    if (t == DType::kU8 && compared) continue;
     // Bodies that need more than 32 bits are said by the math function that brings them.
     WEFT_THROW(kUnsupported, "values of type {} do not fit the machine's words of 32 bits",
                weft::DTypeName(t));

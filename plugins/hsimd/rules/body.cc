@@ -214,6 +214,10 @@ BodyOperand BodyBuilder::Binary(const Expr& e, const BodyOperand& a, const BodyO
 BodyOperand BodyBuilder::Cast(DType from, DType to, const BodyOperand& a) {
   const bool from_f = from == DType::kF32, to_f = to == DType::kF32;
   if (from == to) return a;
+  if (to == DType::kU8) {
+    const BodyOperand whole = from == DType::kF32 ? Step(AluOp::kF2I, {a}) : a;
+    return from == DType::kBool ? a : Step(AluOp::kAnd, {whole, BodyOperand::Constant(0xff)});
+  }
   if (to == DType::kBool) return Step(from_f ? AluOp::kF2Bool : AluOp::kI2Bool, {a});
   if (from_f) {
     WEFT_CHECK(to != DType::kU32, kUnsupported, "conversion of f32 to u32");

@@ -44,7 +44,6 @@ class Candidates {
       const int c = parts_.classes[a];
       if (c == int(a) && !parts_.local[a] && parts_.extents[a] > 1) classes_.push_back(c);
     }
-    Check();
   }
 
   std::vector<LayoutCandidate> Run() {
@@ -84,13 +83,6 @@ class Candidates {
   }
 
  private:
-  /// What no candidate could help is told at once.
-  void Check() const {
-    for (const ReducePart& part : parts_.reduces)
-      WEFT_CHECK(part.op != weft::ReduceOp::kArgMin && part.op != weft::ReduceOp::kArgMax,
-                 kUnsupported, "positions of extrema");
-  }
-
   std::vector<MatrixWay> MatrixWays() const {
     std::vector<MatrixWay> ways;
     if (!has_matrix_) return ways;
