@@ -4,8 +4,8 @@
 /// once, with a check for words that nothing has written. The others run in windows of cycles: as
 /// long as no two of them touch a word that one of them writes, each runs its elements of the
 /// window at once; where they may, windows shrink to one cycle, within which order does not matter:
-/// two elements of one cycle that share a written word are a hazard. After a hazard the run is repeated
-/// cycle by cycle, so that the hazard told is the first by cycle and then by instruction.
+/// two elements of one cycle that share a written word are a hazard. After a hazard the run is
+/// repeated cycle by cycle, so that the hazard told is the first by cycle and then by instruction.
 #include "simulator.h"
 
 #include <algorithm>
