@@ -50,12 +50,6 @@ bool LiesOffChip(const NodePtr& node) {
   return node->is_variable() || bool(Graph::ConstantOf(NodeEntry(node)));
 }
 
-bool IsView(const NodePtr& node) {
-  static const auto& view = Op::GetAttr<TIsView>("TIsView");
-  const bool* is = node->is_variable() ? nullptr : view.find(node->op());
-  return is && *is;
-}
-
 MachinePtr MachineOf(const Graph& graph) { return graph.GetAttr<MachinePtr>("hsimd_machine"); }
 
 MachineMemories MemoriesOf(const Machine& machine) {

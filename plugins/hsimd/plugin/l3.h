@@ -30,6 +30,7 @@
 #include "../l2/tile_program.h"
 #include "../layout/layout.h"
 #include "../machine/machine.h"
+#include "../rules/rule.h"
 #include "weft/core/graph/graph.h"
 #include "weft/core/graph/graph_attr.h"
 
@@ -79,8 +80,6 @@ MachinePtr MachineOf(const weft::Graph& graph);
 bool MovesOnly(const weft::NodePtr& node);
 /// Variables and constants: nothing runs for them.
 bool LiesOffChip(const weft::NodePtr& node);
-/// Reshape and its like: the same words under another layout. Nothing runs for them either.
-bool IsView(const weft::NodePtr& node);
 
 /// Roles of a machine's memories, found by what its units reach.
 struct MachineMemories {

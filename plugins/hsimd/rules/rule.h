@@ -68,7 +68,7 @@ std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph,
                                                const weft::NodePtr& node, const Machine& machine);
 TileProgram LowerGeneral(const LowerRequest& request);
 
-/// Reshape, Flatten, Squeeze, Unsqueeze, Identity: the result is the operand's words under another
+/// Operators that declare to be views (TIsView: Reshape, Squeeze ..): the result is the operand's words under another
 /// shape, where the algebra of layouts can say it; operand and result may have one place, and then
 /// nothing is done.
 bool IsView(const weft::NodePtr& node);

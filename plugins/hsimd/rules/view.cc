@@ -3,6 +3,7 @@
 
 #include "lowering.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -25,10 +26,9 @@ size_t PresentInputs(const weft::NodePtr& node) {
 }  // namespace
 
 bool IsView(const weft::NodePtr& node) {
-  if (!node->op()) return false;
-  for (const char* name : {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
-    if (node->op()->name == name) return true;
-  return false;
+  static const auto& view = weft::Op::GetAttr<weft::TIsView>("TIsView");
+  const bool* is = node->is_variable() ? nullptr : view.find(node->op());
+  return is && *is;
 }
 
 std::vector<LayoutCandidate> ViewCandidates(const weft::Graph& graph, const weft::NodePtr& node,
