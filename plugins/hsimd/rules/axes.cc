@@ -449,12 +449,35 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
 
 std::optional<ProductPart> ProductOf(const ReducePart& part) {
   if (part.op != weft::ReduceOp::kSum || part.dtype != DType::kF32) return std::nullopt;
-  const Expr& e = part.body;
+  Expr e = part.body;
+  // A window with padding: inside ? a * b : 0, each load guarded by `inside`.
+  Expr inside;
+  if (e->kind() == ExprKind::kSelect && e->operand(2)->is_const(0) && IsIndexOnly(e->operand(0))) {
+    inside = e->operand(0);
+    e = e->operand(1);
+  }
   if (e->kind() != ExprKind::kBinary || e->bin_op() != BinOp::kMul) return std::nullopt;
   ProductPart p;
   p.a = e->operand(0);
   p.b = e->operand(1);
   if (p.a->kind() != ExprKind::kLoad || p.b->kind() != ExprKind::kLoad) return std::nullopt;
+  if (inside) {
+    // The operand that is read as it is is inside anyway; the zeros of the other are enough.
+    const auto guarded = [&](const Expr& load) {
+      return load->has_guard() && load->operands().back() == inside;
+    };
+    const auto plain = [](const Expr& load) {
+      for (int d = 0; d < load->num_indices(); ++d) {
+        const auto affine = AffineOf(load->operand(d));
+        if (!affine || affine->pure() < 0) return false;
+      }
+      return true;
+    };
+    if (!guarded(p.a) || !guarded(p.b) || plain(p.a) == plain(p.b)) return std::nullopt;
+    Expr& whole = plain(p.a) ? p.a : p.b;
+    weft::Indices at(whole->operands().begin(), whole->operands().end() - 1);
+    whole = Expr::Load(whole->buffer(), whole->dtype(), at);
+  }
   const std::vector<int> in_a = AxesOf(p.a), in_b = AxesOf(p.b);
   const auto has = [](const std::vector<int>& v, int axis) {
     return std::find(v.begin(), v.end(), axis) != v.end();
