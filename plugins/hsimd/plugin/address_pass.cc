@@ -66,13 +66,16 @@ Graph Address(Graph g, PassContext& ctx) {
       entries.push_back(item.entry);
     }
     if (plan.empty()) continue;
+    int64_t room = memory.words;
+    for (const MachineMemories::Bank& bank : MemoriesOf(*machine).banks)
+      if (machine->memories[size_t(bank.memory)].name == memory.name) room = bank.words;
     PlanEffort effort;
-    effort.capacity = memory.words;
+    effort.capacity = room;
     const Plan offsets = PlanOffsets(plan, effort);
     VerifyPlan(plan, offsets);
-    WEFT_CHECK(offsets.arena_bytes <= memory.words, kLimit,
-               "values need {} words of {}, which has {}{}", offsets.arena_bytes, memory.name,
-               memory.words, memory.off_chip ? "" : "; HsimdSchedule{words=..} keeps fewer there");
+    WEFT_CHECK(offsets.arena_bytes <= room, kLimit,
+               "values need {} words of {}, which has {} for them{}", offsets.arena_bytes,
+               memory.name, room, memory.off_chip ? "" : "; HsimdSchedule{words=..} keeps fewer there");
     for (size_t i = 0; i < entries.size(); ++i) {
       ValuePlace place = *places.find(entries[i]);
       place.base = offsets.offsets[i];

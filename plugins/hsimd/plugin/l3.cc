@@ -52,6 +52,24 @@ bool LiesOffChip(const NodePtr& node) {
 
 MachinePtr MachineOf(const Graph& graph) { return graph.GetAttr<MachinePtr>("hsimd_machine"); }
 
+namespace {
+
+/// Whether links and an ALU read and write a memory of the PEs.
+bool Reached(const Machine& machine, int memory) {
+  const auto names = [memory](const std::vector<int>& memories) {
+    return memories.empty() || std::count(memories.begin(), memories.end(), memory) > 0;
+  };
+  bool down = false, up = false, alu = false;
+  for (const Unit& unit : machine.units) {
+    if (unit.child == machine.pe() && unit.kind == UnitKind::kDown) down |= names(unit.targets);
+    if (unit.child == machine.pe() && unit.kind == UnitKind::kUp) up |= names(unit.sources);
+    if (unit.kind == UnitKind::kAlu) alu |= names(unit.sources) && names(unit.targets);
+  }
+  return down && up && alu;
+}
+
+}  // namespace
+
 MachineMemories MemoriesOf(const Machine& machine) {
   MachineMemories m;
   for (int i = 0; i < int(machine.memories.size()); ++i) {
@@ -61,15 +79,22 @@ MachineMemories MemoriesOf(const Machine& machine) {
     } else if (memory.level < machine.pe()) {
       m.between.push_back(i);
     } else if (m.home < 0 || memory.words > machine.memories[size_t(m.home)].words) {
-      if (m.home >= 0) m.scratch.push_back(m.home);
       m.home = i;
-    } else {
-      m.scratch.push_back(i);
     }
   }
-  std::sort(m.scratch.begin(), m.scratch.end());
   WEFT_CHECK(m.dram >= 0, kUnsupported, "machine '{}' has no memory off the chip", machine.name);
   WEFT_CHECK(m.home >= 0, kUnsupported, "machine '{}' has no memory in its PEs", machine.name);
+  m.banks.push_back({m.home, machine.memories[size_t(m.home)].words});
+  for (int i = 0; i < int(machine.memories.size()); ++i) {
+    const Memory& memory = machine.memories[size_t(i)];
+    if (memory.off_chip || memory.level < machine.pe() || i == m.home) continue;
+    // Half of another large one, where links and the ALU reach it; the rest is for emission.
+    int64_t words = 0;
+    if (2 * memory.words >= machine.memories[size_t(m.home)].words && Reached(machine, i))
+      words = memory.words / 2;
+    if (words > 0) m.banks.push_back({i, words});
+    m.scratch.push_back({i, words, memory.words - words});
+  }
   return m;
 }
 

@@ -84,9 +84,15 @@ bool LiesOffChip(const weft::NodePtr& node);
 /// Roles of a machine's memories, found by what its units reach.
 struct MachineMemories {
   int dram = -1;             ///< off chip
-  int home = -1;             ///< of the PEs: where values live; the largest
-  std::vector<int> scratch;  ///< of the PEs: all others
-  std::vector<int> between;  ///< of the levels above
+  int home = -1;             ///< of the PEs: the largest, where values live
+  /// Memories of the PEs that values live in, `home` first, and how many words from the first on.
+  struct Bank {
+    int memory = 0;
+    int64_t words = 0;
+  };
+  std::vector<Bank> banks;
+  std::vector<ScratchRange> scratch;  ///< of the PEs: all other words
+  std::vector<int> between;           ///< of the levels above
 };
 /// Throws kUnsupported for a machine without one of the first two.
 MachineMemories MemoriesOf(const Machine& machine);

@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include "../l3/assign_layouts.h"
 #include "../move/move.h"
 #include "../rules/rule.h"
+#include "banks.h"
 #include "l3.h"
 #include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
@@ -113,19 +115,26 @@ class Planner {
     if (LiesOffChip(n)) return;
     Work w;
     w.candidates = IsView(n) ? ViewCandidates(n) : LayoutCandidates(g_, n, *machine_);
-    const int64_t room = machine_->memories[size_t(memories_.home)].words;
     std::vector<LayoutCandidate> fitting;
-    int64_t least = 0;
+    int64_t least = 0, room = 0;
+    const std::vector<ProductOperands> products = ProductsOf(g_, n);
+    for (const MachineMemories::Bank& bank : memories_.banks) room += bank.words;
     for (LayoutCandidate& c : w.candidates) {
-      int64_t words = 0;
-      for (const Layout& l : c.inputs) words += Words(l);
-      for (const Layout& l : c.outputs) words += Words(l);
+      std::vector<int64_t> each;
+      for (const Layout& l : c.inputs) each.push_back(Words(l));
+      for (const Layout& l : c.outputs) each.push_back(Words(l));
+      const int64_t words = std::accumulate(each.begin(), each.end(), int64_t{0});
       least = least ? std::min(least, words) : words;
-      if (words <= room && fitting.size() < most_) fitting.push_back(std::move(c));
+      // What the matrix unit takes as A lies in the second bank, or is copied to the scratch there.
+      bool fits = FitsBanks(memories_.banks, each);
+      if (memories_.banks.size() > 1)
+        for (const int a : MatrixOperands(products, c.inputs, *machine_))
+          fits = fits && Words(c.inputs[size_t(a)]) <= memories_.banks[1].words;
+      if (fits && fitting.size() < most_) fitting.push_back(std::move(c));
     }
     WEFT_CHECK(!fitting.empty(), kLimit,
-               "{} needs {} words of {} in every PE of machine '{}', which has {}", n->Describe(),
-               least, machine_->memories[size_t(memories_.home)].name, machine_->name, room);
+               "{} needs {} words in every PE of machine '{}', which has {} for values",
+               n->Describe(), least, machine_->name, room);
     w.candidates = std::move(fitting);
     total_ += w.candidates.size();
     LayoutProblem::Node p;
@@ -301,6 +310,7 @@ class Planner {
       if (twin != e) g_.outputs.set(i, twin);
       g_.SetOutputName(i, name);
     }
+    AssignBanks(g_, memories_, *machine_, &places);
     g_.SetAttr("hsimd_machine", MachinePtr(machine_));
     g_.SetAttr("hsimd_place", std::move(places));
   }

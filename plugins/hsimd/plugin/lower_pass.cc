@@ -109,8 +109,7 @@ class Lowering {
       return t;
     };
     std::vector<ScratchRange> scratch;
-    for (const int m : memories_.scratch)
-      scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
+    for (const ScratchRange& s : memories_.scratch) scratch.push_back(s);
     for (const int m : memories_.between)
       scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
     return LowerNode({g_, n, *machine_, tiles(in), tiles(out), scratch});
@@ -135,8 +134,7 @@ class Lowering {
       const int64_t words = machine_->memories[size_t(m)].words / kTurns;
       p.scratch.push_back({m, turn * words, words});
     }
-    for (const int m : memories_.scratch)
-      p.scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
+    for (const ScratchRange& s : memories_.scratch) p.scratch.push_back(s);
     MoveOp move;
     move.from = x;
     move.to = y;

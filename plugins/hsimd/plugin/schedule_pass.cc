@@ -38,13 +38,14 @@ class Scheduler {
         cycles_(g_.GetAttr<CyclesMap>("hsimd_cycles")) {}
 
   Graph Run() {
-    const Memory& home = machine_->memories[size_t(memories_.home)];
     const int64_t percent = ctx_.option<int64_t>("percent"), words = ctx_.option<int64_t>("words");
     WEFT_CHECK(percent >= 1 && percent <= 100 && words >= 0, kUsage,
                "HsimdSchedule: percent={} words={}; expected 1 to 100, and 0 or more", percent,
                words);
-    problem_.memories = {{home.name, words ? std::min(words, home.words)
-                                           : home.words * percent / 100}};
+    for (const MachineMemories::Bank& bank : memories_.banks)
+      problem_.memories.push_back({machine_->memories[size_t(bank.memory)].name,
+                                   words ? std::min(words, bank.words)
+                                         : bank.words * percent / 100});
     for (const NodePtr& n : g_.TopoOrder()) AddNode(n);
     for (const NodeEntry& e : g_.outputs)
       if (IsOp(e.node, kStore)) problem_.values[size_t(ValueOf(e.node->inputs[0]))].to_dram = true;
@@ -54,7 +55,7 @@ class Scheduler {
     ctx_.Count("bound", plan.schedule.bound_cycles);
     ctx_.Count("spilled_words", plan.schedule.spilled_words);
     ctx_.Count("recomputed", plan.schedule.recomputed);
-    ctx_.Count("peak_words", plan.schedule.peak_words.at(0));
+    for (const int64_t peak : plan.schedule.peak_words) ctx_.Count("peak_words", peak);
     Rewrite(plan.schedule);
     return std::move(g_);
   }
@@ -78,7 +79,10 @@ class Scheduler {
     if (!fresh) return it->second;
     ScheduleProblem::Value v;
     v.name = e.node->Describe();
-    v.words = Words(places_.find(e)->layout);
+    const ValuePlace& place = *places_.find(e);
+    v.words = Words(place.layout);
+    for (size_t m = 0; m < problem_.memories.size(); ++m)
+      if (problem_.memories[m].name == place.memory) v.memory = int(m);
     problem_.values.push_back(v);
     entry_of_.push_back(e);
     return it->second;
@@ -263,13 +267,13 @@ WEFT_REGISTER_PASS(HsimdSchedule)
     .depend_graph_attr("hsimd_cycles")
     .provide_graph_attr("order")
     .option("mode", "plan", "plan; reuse: Belady in the order of the graph; dram: every node loads and stores")
-    .option("percent", int64_t{100}, "of the words of the memory that values live in")
-    .option("words", int64_t{0}, "of it, instead of percent")
+    .option("percent", int64_t{100}, "of the words of each memory that values live in")
+    .option("words", int64_t{0}, "of each, instead of percent")
     .statistic("cycles", "of the schedule")
     .statistic("bound", "no schedule takes less")
     .statistic("spilled_words", "words put out that are needed again")
     .statistic("recomputed", "nodes that run again")
-    .statistic("peak_words", "the most at a time, in every PE")
+    .statistic("peak_words", "the most at a time, in every PE, summed over memories")
     .statistic("refills", "loads that were not there before")
     .statistic("spills", "stores that were not there before");
 
