@@ -469,7 +469,7 @@ std::optional<ProductPart> ProductOf(const ReducePart& part) {
     const auto plain = [](const Expr& load) {
       for (int d = 0; d < load->num_indices(); ++d) {
         const auto affine = AffineOf(load->operand(d));
-        if (!affine || affine->pure() < 0) return false;
+        if (!affine || (affine->pure() < 0 && !affine->terms.empty())) return false;
       }
       return true;
     };
