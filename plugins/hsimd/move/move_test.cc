@@ -179,6 +179,26 @@ TEST_CASE("all 484 moves between the dense layouts of (4,6) on 4 PEs") {
   MESSAGE("mean cycles " << double(sum) / 484);
 }
 
+TEST_CASE("switches of layouts on tree64") {
+  Machine tree = FindMachine("tree64");
+  for (Memory& m : tree.memories) m.words = std::min<int64_t>(m.words, 4096);
+  const std::pair<const char*, const char*> kRows[] = {
+      {"(4,400)/((4_L1B:1), (4_MAB:1, 4_PE:1, 5:5, 5:1))",
+       "(4,400)/((4_L1B:1), (4_MAB:1, 25:1, 4_PE:1))"},
+      {"(16,128)/((4:32, 4_PE:1), (4_L1B:1, 32:1))",
+       "(16,128)/((4_L1B:1, 4_MAB:1), (32:1, 4_PE:1))"},
+  };
+  std::vector<SpareWords> spare;
+  for (const char* name : {"L2BM", "L1BM", "R0", "R1", "LM1"}) {
+    spare.push_back({tree.MemoryNamed(name), 0, 512});
+  }
+  for (const auto& [a, b] : kRows) {
+    const TensorAt from{tree.MemoryNamed("LM0"), 100, ParseLayout(a)};
+    const TensorAt to{tree.MemoryNamed("LM0"), 0, ParseLayout(b)};
+    CHECK(Execute(tree, from, to, spare, PlanMove(tree, from, to, spare)) == "");
+  }
+}
+
 TEST_CASE("rearrangements of 8 words against the exhaustive optimum") {
   // rearrangements.cc made the file.
   const Machine toy = FindMachine("toy4");
