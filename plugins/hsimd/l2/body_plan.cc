@@ -280,8 +280,7 @@ class Planner {
       return true;
     }
     const Value* value = step.value >= 0 ? &values_[size_t(step.value)] : nullptr;
-    const int memory =
-        ChooseMemory(reads, s + 1, value, step.result >= 0 ? MemoryOf(target) : -1);
+    const int memory = ChooseMemory(reads, s + 1, value, step.result >= 0 ? MemoryOf(target) : -1);
     if (memory < 0) {
       why_ = fmt::format("no scratch memory has a port for the result of {}", InfoOf(step.op).name);
       return false;

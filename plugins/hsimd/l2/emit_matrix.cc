@@ -109,7 +109,8 @@ void Emitter::Matrix(const MatrixOp& op) {
     return MayRead(machine_, mat, memory) && MayWrite(machine_, mat, memory) &&
            PortsAllow(machine_, {x.memory, memory}, memory);
   };
-  const int64_t all_rows = Product(rows), all_inner = Product(inner), all_columns = Product(columns);
+  const int64_t all_rows = Product(rows), all_inner = Product(inner),
+                all_columns = Product(columns);
   const bool once = all_inner == 1 && !op.onto && MayWrite(machine_, mat, y.memory) &&
                     PortsAllow(machine_, {x.memory}, y.memory);
   const bool in_place = once || can_sum(y.memory);
@@ -124,8 +125,8 @@ void Emitter::Matrix(const MatrixOp& op) {
         (!sums || range.words > sums->words))
       sums = &range;
   WEFT_CHECK(in_place || sums, kUnsupported,
-             "{}: no scratch in a memory of machine '{}' that holds sums of its matrix unit", op.note,
-             machine_.name);
+             "{}: no scratch in a memory of machine '{}' that holds sums of its matrix unit",
+             op.note, machine_.name);
   int64_t row_tile = all_rows, column_limit = 512, bank_words = 0;
   if (sums) {
     const bool one_tile = all_rows * all_columns <= sums->words;
@@ -183,8 +184,8 @@ void Emitter::Matrix(const MatrixOp& op) {
     if (sums && op.onto) copy_sums(true);
     for (int64_t k = 0; k < all_inner; ++k)
       for (int64_t r = 0; r < row_count; ++r) {
-        const int64_t block = a.base + OffsetAt(row_from + r, rows, a_rows) +
-                              OffsetAt(k, inner, a_inner);
+        const int64_t block =
+            a.base + OffsetAt(row_from + r, rows, a_rows) + OffsetAt(k, inner, a_inner);
         const int64_t bank = bank_of_a * fan;
         bank_of_a = (bank_of_a + 1) % banks;
         Issue(loader->unit, loader->op, {fan}, {{a.memory, block, {op.a_word}}},

@@ -1,11 +1,12 @@
 // Emission: bodies, reductions and matrix tiles executed word by word, against plain loops.
+#include "emit.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <random>
 
 #include "../tests/direct_run.h"
-#include "emit.h"
 #include "weft/support/error.h"
 
 namespace hsimd {
@@ -105,7 +106,8 @@ TEST_CASE("results are combined along loops, few points in partial sums") {
         b.Execute();
         for (int64_t k = 0; k < kept; ++k) {
           double sum = reduced % 2 == 1 ? double(before[size_t(k)]) : 0;
-          for (int64_t r = 0; r < reduced; ++r) sum += std::pow(double(b.At(x, 1, k * reduced + r)), 2);
+          for (int64_t r = 0; r < reduced; ++r)
+            sum += std::pow(double(b.At(x, 1, k * reduced + r)), 2);
           CHECK(b.At(s, 1, k) == doctest::Approx(sum).epsilon(1e-5));
         }
       }
@@ -173,7 +175,8 @@ TEST_CASE("what is wrong in a tile program is told") {
   CHECK(fails("vector (4)\n  in x[0; 1]\n  fadd $0\n  out y[0; 1] %0\n").find("it takes 2") !=
         std::string::npos);
   CHECK(fails("value x input f32 LM0[0:16]\n").find("named 'x'") != std::string::npos);
-  CHECK(fails("value q input f32 LM0[0:9999]\n").find("beyond the 4096 words") != std::string::npos);
+  CHECK(fails("value q input f32 LM0[0:9999]\n").find("beyond the 4096 words") !=
+        std::string::npos);
 }
 
 }  // namespace

@@ -109,8 +109,10 @@ class VectorEmitter {
   BodyPlan Plan(const BodyPass& pass) const {
     std::string why;
     std::optional<BodyPlan> plan = PlanBody(machine_, vector_, pass, temp_memories_, &why);
-    WEFT_CHECK(plan, kUnsupported, "{}: machine '{}': {}; scratch ranges in further memories of the "
-               "PEs may help", note_, machine_.name, why);
+    WEFT_CHECK(plan, kUnsupported,
+               "{}: machine '{}': {}; scratch ranges in further memories of the "
+               "PEs may help",
+               note_, machine_.name, why);
     return std::move(*plan);
   }
 
@@ -129,7 +131,7 @@ class VectorEmitter {
   }
 
   struct Chunk {
-    std::vector<int64_t> counts;           ///< at most 3
+    std::vector<int64_t> counts;               ///< at most 3
     std::vector<int64_t> input_at, target_at;  ///< offsets, by input and by result
     /// Strides in the chunk, by input and by result.
     std::vector<std::vector<int64_t>> input_strides, target_strides;
@@ -394,8 +396,8 @@ class VectorEmitter {
       out.inputs.push_back(target);
       out.steps = {{op, {BodyOperand::Input(1), BodyOperand::Input(0)}}};
     }
-    out.results = {{result.onto ? BodyOperand::Step(0) : BodyOperand::Input(0), target,
-                    std::nullopt, false}};
+    out.results = {
+        {result.onto ? BodyOperand::Step(0) : BodyOperand::Input(0), target, std::nullopt, false}};
     emitter_.EmitRaw(out, mask_, note_);
     emitter_.scratch_ = saved;
   }

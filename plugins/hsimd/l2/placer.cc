@@ -55,7 +55,8 @@ void Placer::Collect(const Instruction& instruction) {
           const int64_t first = AddressOf(source, at);
           const bool block = unit.kind == UnitKind::kMatrix && s == 0;
           const int64_t words = block ? fan : down ? parent_words : 1;
-          for (int64_t w = 0; w < words; ++w) uses_.push_back({source.memory, first + w, time, false});
+          for (int64_t w = 0; w < words; ++w)
+            uses_.push_back({source.memory, first + w, time, false});
           // Equal streams of one instruction are one read.
           bool again = false;
           for (size_t t = 0; t < s; ++t)
@@ -84,8 +85,7 @@ int64_t Placer::FirstFree(const Instruction& instruction, int64_t start) {
   // Own accesses in one cycle and memory, in order of time as Collect lists them.
   const auto own = [](const std::vector<std::pair<int64_t, int>>& ports, size_t i) {
     int n = 1;
-    for (size_t j = i; j-- > 0 && ports[j].first + 4 > ports[i].first;)
-      n += ports[j] == ports[i];
+    for (size_t j = i; j-- > 0 && ports[j].first + 4 > ports[i].first;) n += ports[j] == ports[i];
     return n;
   };
   while (true) {
@@ -123,8 +123,8 @@ int64_t Placer::FirstFree(const Instruction& instruction, int64_t start) {
       if (memory.accesses) {
         int reads = used(state.reads, cycle);
         // Own reads in that cycle: elements issued latency - 1 later.
-        const auto it = std::lower_bound(port_reads_.begin(), port_reads_.end(),
-                                         std::make_pair(time, m));
+        const auto it =
+            std::lower_bound(port_reads_.begin(), port_reads_.end(), std::make_pair(time, m));
         for (auto j = it; j != port_reads_.end() && j->first == time; ++j) reads += j->second == m;
         if (reads + writes > memory.accesses) {
           WEFT_CHECK(used(state.reads, cycle) + used(state.writes, cycle) > 0, kInvalidModel,

@@ -34,8 +34,8 @@ class Placer {
     bool write;
   };
   struct MemoryState {
-    std::vector<int64_t> ready;     ///< by address: a write before is complete from here on
-    std::vector<int64_t> released;  ///< by address: 1 + the last cycle in which it is read
+    std::vector<int64_t> ready;          ///< by address: a write before is complete from here on
+    std::vector<int64_t> released;       ///< by address: 1 + the last cycle in which it is read
     std::vector<uint8_t> reads, writes;  ///< by cycle
   };
   void Collect(const Instruction& instruction);
@@ -46,7 +46,8 @@ class Placer {
   std::vector<int> slot_of_unit_;
   std::vector<std::vector<uint8_t>> busy_;  ///< by slot and cycle
   std::vector<Use> uses_;                   ///< of the instruction in hand
-  std::vector<std::pair<int64_t, int>> port_reads_, port_writes_;  ///< (time, memory), once an access
+  std::vector<std::pair<int64_t, int>> port_reads_,
+      port_writes_;  ///< (time, memory), once an access
   int64_t end_ = 0;
 };
 

@@ -43,13 +43,12 @@ class Verifier {
                "{} names no memory", what);
     const Memory& m = machine_.memories[size_t(memory)];
     WEFT_CHECK(base >= 0 && words >= 0 && base <= m.words && words <= m.words - base, kInvalidModel,
-               "{}: words {} to {} are beyond the {} words of {}", what, base, base + words, m.words,
-               m.name);
+               "{}: words {} to {} are beyond the {} words of {}", what, base, base + words,
+               m.words, m.name);
   }
 
   void CheckLoops(const std::vector<int64_t>& counts) const {
-    for (int64_t c : counts)
-      WEFT_CHECK(c >= 1, kInvalidModel, "{}: a loop of {} points", at_, c);
+    for (int64_t c : counts) WEFT_CHECK(c >= 1, kInvalidModel, "{}: a loop of {} points", at_, c);
   }
 
   /// `extra`: words that every point reads from its address on, beyond the first.
@@ -94,7 +93,8 @@ class Verifier {
   void Check(const VectorOp& op) {
     CheckLoops(op.counts);
     CheckMask(op.mask);
-    for (const TileStream& input : op.inputs) CheckLevel(CheckStream(input, op.counts), machine_.pe());
+    for (const TileStream& input : op.inputs)
+      CheckLevel(CheckStream(input, op.counts), machine_.pe());
     for (size_t s = 0; s < op.steps.size(); ++s) {
       const BodyStep& step = op.steps[s];
       WEFT_CHECK(int(step.operands.size()) == InfoOf(step.op).arity, kInvalidModel,
@@ -109,8 +109,8 @@ class Verifier {
       CheckLevel(value, machine_.pe());
       for (size_t i = 0; i < op.counts.size(); ++i)
         WEFT_CHECK(result.combine || op.counts[i] == 1 || result.target.strides[i] != 0,
-                   kInvalidModel, "{}: several points write one word of '{}' without combining", at_,
-                   value.name);
+                   kInvalidModel, "{}: several points write one word of '{}' without combining",
+                   at_, value.name);
     }
   }
 
@@ -131,8 +131,14 @@ class Verifier {
       const bool row = i < nr, column = i >= nr + ni;
       const TileStream& still = row ? op.x : column ? op.a : op.y;
       WEFT_CHECK(still.strides[i] == 0, kInvalidModel,
-                 "{}: {} may not follow loop {}, one of the {}", at_, row ? "x" : column ? "a" : "y",
-                 i, row ? "rows" : column ? "columns" : "contraction");
+                 "{}: {} may not follow loop {}, one of the {}", at_,
+                 row      ? "x"
+                 : column ? "a"
+                          : "y",
+                 i,
+                 row      ? "rows"
+                 : column ? "columns"
+                          : "contraction");
     }
   }
 
@@ -144,8 +150,8 @@ class Verifier {
                kInvalidModel, "{} names no unit or no mode of it", at_);
     const Unit& unit = machine_.units[size_t(op.unit)];
     const bool down = unit.kind == UnitKind::kDown, up = unit.kind == UnitKind::kUp;
-    WEFT_CHECK(down || up || unit.kind == UnitKind::kRing, kInvalidModel, "{}: {} is not a link", at_,
-               unit.name);
+    WEFT_CHECK(down || up || unit.kind == UnitKind::kRing, kInvalidModel, "{}: {} is not a link",
+               at_, unit.name);
     int64_t words = 1;
     for (int level : unit.ops[size_t(op.op)].indexed) words *= machine_.levels[size_t(level)].count;
     CheckLevel(CheckStream(op.source, op.counts, 0, down ? words - 1 : 0),
@@ -156,7 +162,8 @@ class Verifier {
 
   void Check(const MoveOp& op) {
     for (int v : {op.from, op.to}) {
-      WEFT_CHECK(v >= 0 && v < int(program_.values.size()), kInvalidModel, "{} names no value", at_);
+      WEFT_CHECK(v >= 0 && v < int(program_.values.size()), kInvalidModel, "{} names no value",
+                 at_);
       WEFT_CHECK(program_.values[size_t(v)].layout, kInvalidModel,
                  "{}: value '{}' has no layout to move from or to", at_,
                  program_.values[size_t(v)].name);

@@ -36,8 +36,8 @@ struct TileValue {
   std::string name;  ///< unique in the program; letters, digits, '_', '.'
   Role role = Role::kScratch;
   WordType type = WordType::kF32;
-  int memory = 0;              ///< index in Machine::memories
-  int64_t base = 0, words = 0;  ///< in every place of the memory's level
+  int memory = 0;                ///< index in Machine::memories
+  int64_t base = 0, words = 0;   ///< in every place of the memory's level
   std::optional<Layout> layout;  ///< none: words without a meaning of their own
 };
 
@@ -68,9 +68,9 @@ struct BodyStep {
 };
 
 struct VectorOp {
-  std::vector<int64_t> counts;     ///< loops, outermost first; none: one point
+  std::vector<int64_t> counts;  ///< loops, outermost first; none: one point
   std::vector<TileStream> inputs;
-  std::vector<BodyStep> steps;     ///< each reads earlier ones
+  std::vector<BodyStep> steps;  ///< each reads earlier ones
   struct Result {
     BodyOperand from;
     TileStream target;

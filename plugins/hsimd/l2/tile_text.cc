@@ -75,7 +75,8 @@ class Printer {
     for (const TileStream& s : op.inputs) out_ += "  in " + StreamText(s) + "\n";
     for (const BodyStep& step : op.steps) {
       std::string operands;
-      for (const BodyOperand& o : step.operands) operands += (operands.empty() ? "" : ", ") + Operand(o);
+      for (const BodyOperand& o : step.operands)
+        operands += (operands.empty() ? "" : ", ") + Operand(o);
       out_ += fmt::format("  {} {}\n", InfoOf(step.op).name, operands);
     }
     for (const VectorOp::Result& r : op.results) {
@@ -88,7 +89,8 @@ class Printer {
     out_ += fmt::format("matrix rows ({}) inner ({}) columns ({}) a_word {}{}", Join(op.rows),
                         Join(op.inner), Join(op.columns), op.a_word, op.onto ? " onto" : "");
     Tail(op.mask, op.note);
-    out_ += "  a " + StreamText(op.a) + "\n  x " + StreamText(op.x) + "\n  y " + StreamText(op.y) + "\n";
+    out_ += "  a " + StreamText(op.a) + "\n  x " + StreamText(op.x) + "\n  y " + StreamText(op.y) +
+            "\n";
   }
   void Print(const TransferOp& op) {
     const Unit& unit = machine_.units[size_t(op.unit)];
@@ -362,8 +364,8 @@ class Parser {
   void Range(Line& in, int& memory, int64_t& base, int64_t& words) {
     const std::string name = in.Name("a memory");
     memory = machine_.MemoryNamed(name);
-    WEFT_CHECK(memory >= 0, kInvalidModel, "{}: machine '{}' has no memory '{}'", source_, machine_.name,
-               name);
+    WEFT_CHECK(memory >= 0, kInvalidModel, "{}: machine '{}' has no memory '{}'", source_,
+               machine_.name, name);
     in.Expect("[");
     base = in.Number();
     in.Expect(":");

@@ -46,10 +46,14 @@ int ModeOf(const Machine& machine, int unit, const std::vector<int>& indexed,
 std::string ReduceName(ReduceOp op, DType dtype) {
   const std::string i = dtype == DType::kF32 ? "" : "i";
   switch (op) {
-    case ReduceOp::kSum: return i + "sum";
-    case ReduceOp::kMax: return i + "max";
-    case ReduceOp::kMin: return i + "min";
-    default: return "none";
+    case ReduceOp::kSum:
+      return i + "sum";
+    case ReduceOp::kMax:
+      return i + "max";
+    case ReduceOp::kMin:
+      return i + "min";
+    default:
+      return "none";
   }
 }
 
@@ -165,7 +169,8 @@ void Lowering::AcrossPiece(int value, int level, ReduceOp op, DType dtype) {
   // Bodies have their temporaries in what is left of the PEs' scratch, so that stays taken.
   const auto give_back = [&] {
     for (size_t i = 0; i < scratch_.size(); ++i)
-      if (machine_.memories[size_t(scratch_[i].memory)].level != machine_.pe()) scratch_[i] = saved[i];
+      if (machine_.memories[size_t(scratch_[i].memory)].level != machine_.pe())
+        scratch_[i] = saved[i];
   };
   // A range of scratch on a level.
   const auto range_on = [&](int on, int64_t words) {
@@ -227,8 +232,9 @@ void Lowering::AcrossPiece(int value, int level, ReduceOp op, DType dtype) {
     for (size_t h = hops.size() - 1; h-- > 0;) {
       const std::vector<int> here = LevelsBetween(machine_, hops[h].parent, hops[h].child);
       const int mode = ModeOf(machine_, hops[h].down, here, "");
-      WEFT_CHECK(mode >= 0, kUnsupported, "{}: {} of machine '{}' does not distribute to every place",
-                 note_, machine_.units[size_t(hops[h].down)].name, machine_.name);
+      WEFT_CHECK(mode >= 0, kUnsupported,
+                 "{}: {} of machine '{}' does not distribute to every place", note_,
+                 machine_.units[size_t(hops[h].down)].name, machine_.name);
       const int to = h == 0 ? target : range_on(hops[h].child, words[h]);
       transfer(hops[h].down, mode, from, size_of(here), to, 1, words[h]);
       from = to;
@@ -250,8 +256,8 @@ void Lowering::AcrossPiece(int value, int level, ReduceOp op, DType dtype) {
   const int collect = ModeOf(machine_, top.up, all, "");
   const int distribute = ModeOf(machine_, top.down, all, "");
   WEFT_CHECK(collect >= 0 && distribute >= 0, kUnsupported,
-             "{}: machine '{}' neither reduces over {} nor collects from and distributes to it", note_,
-             machine_.name, machine_.levels[size_t(level)].name);
+             "{}: machine '{}' neither reduces over {} nor collects from and distributes to it",
+             note_, machine_.name, machine_.levels[size_t(level)].name);
   const int64_t width = size_of(all), count = machine_.levels[size_t(level)].count;
   int64_t step = 1;  // of the level in the block of a parent
   for (int l : all)

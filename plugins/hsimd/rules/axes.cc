@@ -20,9 +20,7 @@ using weft::UnOp;
 
 namespace {
 
-int64_t FloorDiv(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
+int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 }  // namespace
 
@@ -37,8 +35,9 @@ std::optional<Affine> AffineOf(const Expr& e) {
       return Affine{e->dim().value(), {}};
     }
     case ExprKind::kCast:
-      return weft::IsInt(e->dtype()) && weft::IsInt(e->operand(0)->dtype()) ? AffineOf(e->operand(0))
-                                                                            : std::nullopt;
+      return weft::IsInt(e->dtype()) && weft::IsInt(e->operand(0)->dtype())
+                 ? AffineOf(e->operand(0))
+                 : std::nullopt;
     case ExprKind::kUnary:
       if (e->un_op() == UnOp::kNeg) {
         auto a = AffineOf(e->operand(0));
@@ -121,25 +120,62 @@ std::optional<int64_t> EvalIndex(const Expr& e, const std::vector<int64_t>& at) 
       case ExprKind::kBinary: {
         const int64_t a = in(0), b = in(1);
         switch (n->bin_op()) {
-          case BinOp::kAdd: r = a + b; break;
-          case BinOp::kSub: r = a - b; break;
-          case BinOp::kMul: r = a * b; break;
-          case BinOp::kDiv: r = b ? a / b : 0; break;
-          case BinOp::kMod: r = b ? a % b : 0; break;
-          case BinOp::kFloorDiv: r = b ? FloorDiv(a, b) : 0; break;
-          case BinOp::kFloorMod: r = b ? a - FloorDiv(a, b) * b : 0; break;
-          case BinOp::kMin: r = std::min(a, b); break;
-          case BinOp::kMax: r = std::max(a, b); break;
-          case BinOp::kAnd: r = a & b; break;
-          case BinOp::kOr: r = a | b; break;
-          case BinOp::kXor: r = a ^ b; break;
-          case BinOp::kLt: r = a < b; break;
-          case BinOp::kLe: r = a <= b; break;
-          case BinOp::kGt: r = a > b; break;
-          case BinOp::kGe: r = a >= b; break;
-          case BinOp::kEq: r = a == b; break;
-          case BinOp::kNe: r = a != b; break;
-          default: return std::nullopt;
+          case BinOp::kAdd:
+            r = a + b;
+            break;
+          case BinOp::kSub:
+            r = a - b;
+            break;
+          case BinOp::kMul:
+            r = a * b;
+            break;
+          case BinOp::kDiv:
+            r = b ? a / b : 0;
+            break;
+          case BinOp::kMod:
+            r = b ? a % b : 0;
+            break;
+          case BinOp::kFloorDiv:
+            r = b ? FloorDiv(a, b) : 0;
+            break;
+          case BinOp::kFloorMod:
+            r = b ? a - FloorDiv(a, b) * b : 0;
+            break;
+          case BinOp::kMin:
+            r = std::min(a, b);
+            break;
+          case BinOp::kMax:
+            r = std::max(a, b);
+            break;
+          case BinOp::kAnd:
+            r = a & b;
+            break;
+          case BinOp::kOr:
+            r = a | b;
+            break;
+          case BinOp::kXor:
+            r = a ^ b;
+            break;
+          case BinOp::kLt:
+            r = a < b;
+            break;
+          case BinOp::kLe:
+            r = a <= b;
+            break;
+          case BinOp::kGt:
+            r = a > b;
+            break;
+          case BinOp::kGe:
+            r = a >= b;
+            break;
+          case BinOp::kEq:
+            r = a == b;
+            break;
+          case BinOp::kNe:
+            r = a != b;
+            break;
+          default:
+            return std::nullopt;
         }
         break;
       }
@@ -225,13 +261,20 @@ class Splitter {
     }
     if (same) return e;
     switch (e->kind()) {
-      case ExprKind::kUnary: return Expr::Unary(e->un_op(), o[0]);
-      case ExprKind::kBinary: return Expr::Binary(e->bin_op(), o[0], o[1]);
-      case ExprKind::kSelect: return Expr::Select(o[0], o[1], o[2]);
-      case ExprKind::kCast: return Expr::Cast(e->dtype(), o[0]);
-      case ExprKind::kBitcast: return Expr::Bitcast(e->dtype(), o[0]);
-      case ExprKind::kFma: return Expr::Fma(o[0], o[1], o[2]);
-      case ExprKind::kCall: return Expr::Call(e->call(), o);
+      case ExprKind::kUnary:
+        return Expr::Unary(e->un_op(), o[0]);
+      case ExprKind::kBinary:
+        return Expr::Binary(e->bin_op(), o[0], o[1]);
+      case ExprKind::kSelect:
+        return Expr::Select(o[0], o[1], o[2]);
+      case ExprKind::kCast:
+        return Expr::Cast(e->dtype(), o[0]);
+      case ExprKind::kBitcast:
+        return Expr::Bitcast(e->dtype(), o[0]);
+      case ExprKind::kFma:
+        return Expr::Fma(o[0], o[1], o[2]);
+      case ExprKind::kCall:
+        return Expr::Call(e->call(), o);
       case ExprKind::kLoad: {
         Expr guard;
         if (e->has_guard()) {
@@ -254,7 +297,8 @@ class Splitter {
       extents.push_back(extent.value());
       count *= extents.back();
     }
-    WEFT_CHECK(count >= 1 && count <= 64, kUnsupported, "the position of an extremum among {}", count);
+    WEFT_CHECK(count >= 1 && count <= 64, kUnsupported, "the position of an extremum among {}",
+               count);
     const bool least = e->reduce_op() == weft::ReduceOp::kArgMin;
     Expr best, where;
     for (int64_t i = 0; i < count; ++i) {
@@ -348,7 +392,8 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
   std::optional<weft::ComputeSpec> spec = weft::TryExpand(graph, node, &why);
   WEFT_CHECK(spec, kUnsupported, "{}: {}", node->Describe(), why);
   parts.spec = std::move(*spec);
-  for (const weft::TensorSpec& t : parts.spec.inputs) parts.input_shapes.push_back(Static(t, "operand"));
+  for (const weft::TensorSpec& t : parts.spec.inputs)
+    parts.input_shapes.push_back(Static(t, "operand"));
   for (const weft::TensorSpec& t : parts.spec.outputs)
     parts.output_shapes.push_back(Static(t, "result"));
 
@@ -406,10 +451,11 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
         for (int d = 0; d < node_at->num_indices(); ++d) {
           const auto affine = AffineOf(node_at->operand(d));
           WEFT_CHECK(affine, kUnsupported, "{}: an index that is not affine", node->Describe());
-          const int64_t size = buffer < parts.input_shapes.size()
-                                   ? parts.input_shapes[buffer][size_t(d)]
-                                   : parts.extents[size_t(
-                                         parts.reduces[buffer - parts.input_shapes.size()].kept[size_t(d)])];
+          const int64_t size =
+              buffer < parts.input_shapes.size()
+                  ? parts.input_shapes[buffer][size_t(d)]
+                  : parts.extents[size_t(
+                        parts.reduces[buffer - parts.input_shapes.size()].kept[size_t(d)])];
           const int pure = affine->pure();
           if (pure >= 0 && parts.extents[size_t(pure)] == size) {
             if (buffer >= parts.input_shapes.size()) {

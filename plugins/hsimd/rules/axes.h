@@ -73,7 +73,7 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node);
 
 /// A sum of products of two loads, as a ReducePart may be: which operand is which, and the axes.
 struct ProductPart {
-  Expr a, b;  ///< loads
+  Expr a, b;                                     ///< loads
   std::vector<int> only_a, only_b, both, inner;  ///< kept axes of one or both; reduced axes
 };
 std::optional<ProductPart> ProductOf(const ReducePart& part);

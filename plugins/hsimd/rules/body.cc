@@ -23,8 +23,9 @@ uint32_t WordOf(const Expr& e) {
       return uint32_t(e->bits());
     default: {
       const int64_t v = e->const_int();
-      WEFT_CHECK(v >= std::numeric_limits<int32_t>::min() && v <= std::numeric_limits<int32_t>::max(),
-                 kUnsupported, "the constant {} does not fit a word of 32 bits", v);
+      WEFT_CHECK(
+          v >= std::numeric_limits<int32_t>::min() && v <= std::numeric_limits<int32_t>::max(),
+          kUnsupported, "the constant {} does not fit a word of 32 bits", v);
       return uint32_t(int32_t(v));
     }
   }
@@ -53,9 +54,9 @@ std::optional<BodyOperand> BodyBuilder::Constant(const Expr& e) const {
   const bool integral = e->dtype() == DType::kBool || weft::IsInt(e->dtype());
   if (integral && e->kind() != ExprKind::kLoad && IsIndexOnly(e))
     if (const auto v = EvalIndex(e, at_)) {
-      WEFT_CHECK(*v >= std::numeric_limits<int32_t>::min() &&
-                     *v <= std::numeric_limits<int32_t>::max(),
-                 kUnsupported, "the value {} does not fit a word of 32 bits", *v);
+      WEFT_CHECK(
+          *v >= std::numeric_limits<int32_t>::min() && *v <= std::numeric_limits<int32_t>::max(),
+          kUnsupported, "the value {} does not fit a word of 32 bits", *v);
       return BodyOperand::Constant(uint32_t(int32_t(*v)));
     }
   return std::nullopt;
@@ -148,18 +149,30 @@ BodyOperand BodyBuilder::Load(const Expr& e) {
 BodyOperand BodyBuilder::Unary(const Expr& e, const BodyOperand& a) {
   const bool f = e->operand(0)->dtype() == DType::kF32;
   switch (e->un_op()) {
-    case UnOp::kNeg: return Step(f ? AluOp::kFNeg : AluOp::kINeg, {a});
-    case UnOp::kNot: return Step(AluOp::kNot, {a});
-    case UnOp::kBitNot: return Step(AluOp::kBitNot, {a});
-    case UnOp::kAbs: return Step(f ? AluOp::kFAbs : AluOp::kIAbs, {a});
-    case UnOp::kFloor: return f ? Step(AluOp::kFFloor, {a}) : a;
-    case UnOp::kCeil: return f ? Step(AluOp::kFCeil, {a}) : a;
-    case UnOp::kRound: return f ? Step(AluOp::kFRound, {a}) : a;
-    case UnOp::kTrunc: return f ? Step(AluOp::kFTrunc, {a}) : a;
-    case UnOp::kSqrt: return Step(AluOp::kFSqrt, {a});
-    case UnOp::kIsNan: return f ? Step(AluOp::kFIsNan, {a}) : BodyOperand::Constant(0);
-    case UnOp::kIsInf: return f ? Step(AluOp::kFIsInf, {a}) : BodyOperand::Constant(0);
-    case UnOp::kUnlikely: return a;
+    case UnOp::kNeg:
+      return Step(f ? AluOp::kFNeg : AluOp::kINeg, {a});
+    case UnOp::kNot:
+      return Step(AluOp::kNot, {a});
+    case UnOp::kBitNot:
+      return Step(AluOp::kBitNot, {a});
+    case UnOp::kAbs:
+      return Step(f ? AluOp::kFAbs : AluOp::kIAbs, {a});
+    case UnOp::kFloor:
+      return f ? Step(AluOp::kFFloor, {a}) : a;
+    case UnOp::kCeil:
+      return f ? Step(AluOp::kFCeil, {a}) : a;
+    case UnOp::kRound:
+      return f ? Step(AluOp::kFRound, {a}) : a;
+    case UnOp::kTrunc:
+      return f ? Step(AluOp::kFTrunc, {a}) : a;
+    case UnOp::kSqrt:
+      return Step(AluOp::kFSqrt, {a});
+    case UnOp::kIsNan:
+      return f ? Step(AluOp::kFIsNan, {a}) : BodyOperand::Constant(0);
+    case UnOp::kIsInf:
+      return f ? Step(AluOp::kFIsInf, {a}) : BodyOperand::Constant(0);
+    case UnOp::kUnlikely:
+      return a;
   }
   return a;
 }
@@ -175,9 +188,12 @@ BodyOperand BodyBuilder::Binary(const Expr& e, const BodyOperand& a, const BodyO
     return Step(f ? AluOp::kFLessEqual : u ? AluOp::kULessEqual : AluOp::kILessEqual, {x, y});
   };
   switch (e->bin_op()) {
-    case BinOp::kAdd: return either(AluOp::kFAdd, AluOp::kIAdd);
-    case BinOp::kSub: return either(AluOp::kFSub, AluOp::kISub);
-    case BinOp::kMul: return either(AluOp::kFMul, AluOp::kIMul);
+    case BinOp::kAdd:
+      return either(AluOp::kFAdd, AluOp::kIAdd);
+    case BinOp::kSub:
+      return either(AluOp::kFSub, AluOp::kISub);
+    case BinOp::kMul:
+      return either(AluOp::kFMul, AluOp::kIMul);
     case BinOp::kDiv:
       if (!u) return either(AluOp::kFDiv, AluOp::kIDiv);
       break;
@@ -196,17 +212,28 @@ BodyOperand BodyBuilder::Binary(const Expr& e, const BodyOperand& a, const BodyO
     case BinOp::kMax:
       if (u) return Step(AluOp::kSelect, {less(a, b), b, a});
       return either(AluOp::kFMax, AluOp::kIMax);
-    case BinOp::kAnd: return Step(AluOp::kAnd, {a, b});
-    case BinOp::kOr: return Step(AluOp::kOr, {a, b});
-    case BinOp::kXor: return Step(AluOp::kXor, {a, b});
-    case BinOp::kShl: return Step(AluOp::kIShl, {a, b});
-    case BinOp::kShr: return Step(u ? AluOp::kUShr : AluOp::kIShr, {a, b});
-    case BinOp::kLt: return less(a, b);
-    case BinOp::kLe: return less_equal(a, b);
-    case BinOp::kGt: return less(b, a);
-    case BinOp::kGe: return less_equal(b, a);
-    case BinOp::kEq: return either(AluOp::kFEqual, AluOp::kIEqual);
-    case BinOp::kNe: return either(AluOp::kFNotEqual, AluOp::kINotEqual);
+    case BinOp::kAnd:
+      return Step(AluOp::kAnd, {a, b});
+    case BinOp::kOr:
+      return Step(AluOp::kOr, {a, b});
+    case BinOp::kXor:
+      return Step(AluOp::kXor, {a, b});
+    case BinOp::kShl:
+      return Step(AluOp::kIShl, {a, b});
+    case BinOp::kShr:
+      return Step(u ? AluOp::kUShr : AluOp::kIShr, {a, b});
+    case BinOp::kLt:
+      return less(a, b);
+    case BinOp::kLe:
+      return less_equal(a, b);
+    case BinOp::kGt:
+      return less(b, a);
+    case BinOp::kGe:
+      return less_equal(b, a);
+    case BinOp::kEq:
+      return either(AluOp::kFEqual, AluOp::kIEqual);
+    case BinOp::kNe:
+      return either(AluOp::kFNotEqual, AluOp::kINotEqual);
   }
   WEFT_THROW(kUnsupported, "the ALU divides signed integers alone, the operator others");
 }

@@ -75,9 +75,9 @@ class Candidates {
       while (i > 0 && ++at[i - 1] > classes_.size()) at[--i] = 0;
       if (i == 0) break;
     }
-    std::stable_sort(found_.begin(), found_.end(), [](const LayoutCandidate& a, const LayoutCandidate& b) {
-      return a.cycles < b.cycles;
-    });
+    std::stable_sort(
+        found_.begin(), found_.end(),
+        [](const LayoutCandidate& a, const LayoutCandidate& b) { return a.cycles < b.cycles; });
     if (found_.size() > size_t(kMaxCandidates)) found_.resize(size_t(kMaxCandidates));
     return std::move(found_);
   }
@@ -131,7 +131,8 @@ class Candidates {
     if (way && row_class == inner_class) return;
     if (way)
       for (int c : {row_class, inner_class})
-        if (const auto it = places.find(c); it != places.end() && it->second > 1 &&
+        if (const auto it = places.find(c);
+            it != places.end() && it->second > 1 &&
             it->second * fan > (parts_.extents[size_t(c)] + fan - 1) / fan * fan)
           return;
 
@@ -157,7 +158,8 @@ class Candidates {
       std::vector<int64_t> multiple;
       for (size_t d = 0; d < parts_.input_shapes[i].size(); ++d) {
         const int axis = parts_.input_axes[i][d];
-        levels.push_back(axis < 0 ? std::vector<bool>(machine_.levels.size(), false) : levels_of(axis));
+        levels.push_back(axis < 0 ? std::vector<bool>(machine_.levels.size(), false)
+                                  : levels_of(axis));
         multiple.push_back(1);
         if (!way || axis < 0) continue;
         const int c = parts_.classes[size_t(axis)];
@@ -232,7 +234,8 @@ class Candidates {
             // Words of all places below one parent go up and come down.
             int64_t below = 1;
             for (int b = l + 1; b <= machine_.pe(); ++b) below *= machine_.levels[size_t(b)].count;
-            cycles += l == machine_.pe() && has_ring_ ? 6 * kept : kept * below / 4 + kept * below / 8 + 20;
+            cycles += l == machine_.pe() && has_ring_ ? 6 * kept
+                                                      : kept * below / 4 + kept * below / 8 + 20;
           }
     }
     for (const ResultPart& part : parts_.results) {
@@ -240,7 +243,8 @@ class Candidates {
       for (int axis : part.axes) {
         int64_t n = local(axis);
         const int c = parts_.classes[size_t(axis)];
-        if (way && (c == parts_.classes[size_t(way->row)] || c == parts_.classes[size_t(way->inner)]))
+        if (way &&
+            (c == parts_.classes[size_t(way->row)] || c == parts_.classes[size_t(way->inner)]))
           n = (n + fan - 1) / fan;
         points *= n;
       }
@@ -248,8 +252,7 @@ class Candidates {
       for (const weft::ExprNode* n : weft::PostOrder({part.value}))
         steps += n->kind() == weft::ExprKind::kUnary || n->kind() == weft::ExprKind::kSelect ||
                  n->kind() == weft::ExprKind::kFma || n->kind() == weft::ExprKind::kCast ||
-                 (n->kind() == weft::ExprKind::kBinary &&
-                  !weft::IsInt(n->dtype()));
+                 (n->kind() == weft::ExprKind::kBinary && !weft::IsInt(n->dtype()));
       const bool there = part.value->kind() == weft::ExprKind::kLoad &&
                          size_t(part.value->buffer()) >= parts_.input_shapes.size();
       cycles += points * std::max<int64_t>(there ? 0 : 1, steps);

@@ -15,30 +15,43 @@ using weft::ReduceOp;
 std::optional<AluOp> CombineOp(ReduceOp op, DType dtype) {
   const bool f = dtype == DType::kF32;
   switch (op) {
-    case ReduceOp::kSum: return f ? AluOp::kFAdd : AluOp::kIAdd;
-    case ReduceOp::kProd: return f ? AluOp::kFMul : AluOp::kIMul;
-    case ReduceOp::kMin: return f ? AluOp::kFMin : AluOp::kIMin;
-    case ReduceOp::kMax: return f ? AluOp::kFMax : AluOp::kIMax;
-    case ReduceOp::kAny: return AluOp::kOr;
-    case ReduceOp::kAll: return AluOp::kAnd;
-    default: return std::nullopt;
+    case ReduceOp::kSum:
+      return f ? AluOp::kFAdd : AluOp::kIAdd;
+    case ReduceOp::kProd:
+      return f ? AluOp::kFMul : AluOp::kIMul;
+    case ReduceOp::kMin:
+      return f ? AluOp::kFMin : AluOp::kIMin;
+    case ReduceOp::kMax:
+      return f ? AluOp::kFMax : AluOp::kIMax;
+    case ReduceOp::kAny:
+      return AluOp::kOr;
+    case ReduceOp::kAll:
+      return AluOp::kAnd;
+    default:
+      return std::nullopt;
   }
 }
 
 uint32_t NeutralWord(ReduceOp op, DType dtype) {
   const bool f = dtype == DType::kF32;
   switch (op) {
-    case ReduceOp::kProd: return f ? 0x3f800000 : 1;
-    case ReduceOp::kMin: return f ? 0x7f800000 : 0x7fffffff;
-    case ReduceOp::kMax: return f ? 0xff800000 : 0x80000000;
-    case ReduceOp::kAll: return 1;
-    default: return 0;
+    case ReduceOp::kProd:
+      return f ? 0x3f800000 : 1;
+    case ReduceOp::kMin:
+      return f ? 0x7f800000 : 0x7fffffff;
+    case ReduceOp::kMax:
+      return f ? 0xff800000 : 0x80000000;
+    case ReduceOp::kAll:
+      return 1;
+    default:
+      return 0;
   }
 }
 
 WordType WordTypeOf(DType dtype) {
-  return dtype == DType::kF32 ? WordType::kF32
-                              : dtype == DType::kBool ? WordType::kBool : WordType::kI32;
+  return dtype == DType::kF32    ? WordType::kF32
+         : dtype == DType::kBool ? WordType::kBool
+                                 : WordType::kI32;
 }
 
 Lowering::Lowering(const LowerRequest& request)
@@ -56,8 +69,8 @@ Lowering::Lowering(const LowerRequest& request)
   tiles_.machine = machine_.name;
   const auto add = [&](const TilePlace& place, const std::string& name,
                        const std::vector<int64_t>& shape, DType dtype, TileValue::Role role) {
-    WEFT_CHECK(place.layout.shape == shape, kShapeMismatch, "{}: the layout of {} is {}", note_, name,
-               PrintLayout(place.layout));
+    WEFT_CHECK(place.layout.shape == shape, kShapeMismatch, "{}: the layout of {} is {}", note_,
+               name, PrintLayout(place.layout));
     WEFT_CHECK(machine_.memories[size_t(place.memory)].level == machine_.pe(), kUnsupported,
                "{}: {} lies in {}, which is not a memory of the PEs", note_, name,
                machine_.memories[size_t(place.memory)].name);
@@ -165,7 +178,8 @@ void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machin
       // Runs of even distance.
       for (size_t h = 0; h < holes.size();) {
         size_t end = h + 1;
-        while (end + 1 < holes.size() && holes[end + 1] - holes[end] == holes[h + 1] - holes[h]) ++end;
+        while (end + 1 < holes.size() && holes[end + 1] - holes[end] == holes[h + 1] - holes[h])
+          ++end;
         if (end < holes.size()) ++end;
         VectorOp fill;
         fill.note = note;
@@ -273,8 +287,9 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
   for (int axis : looped)
     for (const Expr& c : conditions) {
       const std::vector<int> axes = AxesOf(c);
-      WEFT_CHECK(!std::count(axes.begin(), axes.end(), axis) || points_.is_local(axis), kUnsupported,
-                 "{}: a condition looks at an axis that is dealt out over places", note_);
+      WEFT_CHECK(!std::count(axes.begin(), axes.end(), axis) || points_.is_local(axis),
+                 kUnsupported, "{}: a condition looks at an axis that is dealt out over places",
+                 note_);
     }
 
   std::vector<int64_t> at(parts_.extents.size(), 0);
@@ -336,7 +351,8 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
         VectorOp::Result r;
         r.from = body.Convert(value);
         if (combine) r.combine = CombineOp(*combine, dtype);
-        const bool nothing = combine && r.from == BodyOperand::Constant(NeutralWord(*combine, dtype));
+        const bool nothing =
+            combine && r.from == BodyOperand::Constant(NeutralWord(*combine, dtype));
         r.target = points_.StreamOf(target, Identity(kept), box, loops, position, "a result");
         if (!nothing || turns == 1) results.push_back(std::move(r));
       }

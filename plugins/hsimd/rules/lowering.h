@@ -50,7 +50,8 @@ class Lowering {
   std::vector<Buffer> buffers_;        ///< by number of Load
   std::vector<Buffer> outputs_;
   int across_other_ = -1, across_total_ = -1;
-  std::vector<std::pair<int, int>> rings_;  ///< memory of what is passed on, value it passes through
+  std::vector<std::pair<int, int>>
+      rings_;  ///< memory of what is passed on, value it passes through
 };
 
 /// Writes 0 to the words of a value that its layout gives no element, so that they can be read.

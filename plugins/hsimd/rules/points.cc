@@ -19,8 +19,8 @@ Buffer BufferOf(int value, const Layout& layout) {
   }
   for (const std::vector<Digit>& axis : layout.axes)
     for (const Digit& d : axis)
-      WEFT_CHECK(d.level != kTime && d.level != kWide, kUnsupported, "a layout with {}: {}", d.level,
-                 PrintLayout(layout));
+      WEFT_CHECK(d.level != kTime && d.level != kWide, kUnsupported, "a layout with {}: {}",
+                 d.level, PrintLayout(layout));
   return b;
 }
 
@@ -45,8 +45,9 @@ void Points::MakeLocal(int axis) {
 
 void Points::ShiftOverPes(int axis) {
   const Level& pe = machine_.levels.back();
-  digits_[size_t(axis)] = {{pe.count, pe.name, 1, 1},
-                           {(extents_[size_t(axis)] + pe.count - 1) / pe.count, kAddress, 0, pe.count}};
+  digits_[size_t(axis)] = {
+      {pe.count, pe.name, 1, 1},
+      {(extents_[size_t(axis)] + pe.count - 1) / pe.count, kAddress, 0, pe.count}};
   shifted_ = axis;
 }
 

@@ -21,8 +21,8 @@ struct AxisDigit {
 
 /// A tensor as the lowering reads or writes it.
 struct Buffer {
-  int value = -1;      ///< of the tile program
-  int64_t offset = 0;  ///< of its local addresses
+  int value = -1;                        ///< of the tile program
+  int64_t offset = 0;                    ///< of its local addresses
   std::vector<std::vector<Digit>> dims;  ///< strides of the address or of a level
   std::vector<int64_t> sizes;            ///< of the dimensions
 };

@@ -26,7 +26,8 @@ std::vector<Affine> IndicesOf(const Expr& load) {
 }
 
 /// Whether some dimension of the buffer that is read along `axis` is over the PEs.
-bool ReadsOnPe(const Buffer& buffer, const std::vector<Affine>& at, int axis, const Machine& machine) {
+bool ReadsOnPe(const Buffer& buffer, const std::vector<Affine>& at, int axis,
+               const Machine& machine) {
   for (size_t d = 0; d < at.size(); ++d) {
     if (at[d].pure() != axis) continue;
     for (const Digit& digit : buffer.dims[d])
@@ -188,9 +189,8 @@ int Lowering::ShiftableAxis(const ProductPart& product, const Expr& a, const Exp
 }
 
 bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
-  const bool has_unit =
-      std::any_of(machine_.units.begin(), machine_.units.end(),
-                  [](const Unit& u) { return u.kind == UnitKind::kMatrix; });
+  const bool has_unit = std::any_of(machine_.units.begin(), machine_.units.end(),
+                                    [](const Unit& u) { return u.kind == UnitKind::kMatrix; });
   const auto product = ProductOf(part);
   if (!has_unit || !product) return false;
   Expr a = product->a, x = product->b;
@@ -221,7 +221,8 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
   if (!MatrixTakesFrom(machine_, a_value.memory)) {
     int memory = -1;
     for (const ScratchRange& range : scratch_)
-      if (range.words >= a_value.words && MatrixTakesFrom(machine_, range.memory)) memory = range.memory;
+      if (range.words >= a_value.words && MatrixTakesFrom(machine_, range.memory))
+        memory = range.memory;
     if (memory < 0) return false;
     const int copied = TakeScratch("a", a_value.words, weft::DType::kF32, memory);
     VectorOp copy;
@@ -246,7 +247,8 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
   add(product->both);
   const std::vector<Loop> loops = points_.LoopsOf(box);
   int64_t a_word = 0;
-  TileStream as = points_.StreamOf(a_buffer, a_at, box, loops, {}, "the left operand", crossed, &a_word);
+  TileStream as =
+      points_.StreamOf(a_buffer, a_at, box, loops, {}, "the left operand", crossed, &a_word);
   TileStream xs = points_.StreamOf(x_buffer, x_at, box, loops, {}, "the right operand");
   TileStream ys = points_.StreamOf(target, Identity(part.kept), box, loops, {}, "the result");
   if (a_word == 0) return false;
@@ -270,7 +272,10 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
       batch_y.push_back(ys.strides[l]);
       continue;
     }
-    (has(rows, axis) ? op.rows : has(columns, axis) ? op.columns : op.inner).push_back(loops[l].count);
+    (has(rows, axis)      ? op.rows
+     : has(columns, axis) ? op.columns
+                          : op.inner)
+        .push_back(loops[l].count);
     op.a.strides.push_back(as.strides[l]);
     op.x.strides.push_back(xs.strides[l]);
     op.y.strides.push_back(ys.strides[l]);

@@ -8,12 +8,12 @@ namespace hsimd {
 
 std::vector<LayoutCandidate> LayoutCandidates(const weft::Graph& graph, const weft::NodePtr& node,
                                               const Machine& machine) {
-  static const weft::OpMap<FLayoutRule>& rules = weft::Op::GetAttr<FLayoutRule>("FLayoutRule.hsimd");
+  static const weft::OpMap<FLayoutRule>& rules =
+      weft::Op::GetAttr<FLayoutRule>("FLayoutRule.hsimd");
   const FLayoutRule* rule = rules.find(node->op());
-  std::vector<LayoutCandidate> found =
-      rule             ? (*rule)(graph, node, machine)
-      : IsView(node) ? ViewCandidates(graph, node, machine)
-                     : GeneralCandidates(graph, node, machine);
+  std::vector<LayoutCandidate> found = rule           ? (*rule)(graph, node, machine)
+                                       : IsView(node) ? ViewCandidates(graph, node, machine)
+                                                      : GeneralCandidates(graph, node, machine);
   WEFT_CHECK(!found.empty(), kUnsupported, "{}: no layout of its operands suits machine '{}'",
              node->Describe(), machine.name);
   return found;
@@ -50,7 +50,8 @@ Layout SplitLayout(const std::vector<int64_t>& shape, const Machine& machine,
       if (over(l))
         digits.push_back({machine.levels[size_t(l)].count, machine.levels[size_t(l)].name, 1});
     if (local > 1 || places == 1) digits.push_back({local, kAddress, words});
-    if (over(pe)) digits.push_back({machine.levels[size_t(pe)].count, machine.levels[size_t(pe)].name, 1});
+    if (over(pe))
+      digits.push_back({machine.levels[size_t(pe)].count, machine.levels[size_t(pe)].name, 1});
     words *= local;
   }
   return layout;

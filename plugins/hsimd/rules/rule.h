@@ -47,7 +47,7 @@ struct LowerRequest {
   const weft::Graph& graph;
   weft::NodePtr node;
   const Machine& machine;
-  std::vector<TilePlace> inputs;  ///< of the present operands, in order
+  std::vector<TilePlace> inputs;      ///< of the present operands, in order
   std::vector<TilePlace> outputs;     ///< of all results; ignored where nothing reads one
   std::vector<ScratchRange> scratch;  ///< may be used while the node runs
 };
@@ -64,8 +64,8 @@ TileProgram LowerNode(const LowerRequest& request);
 /// At most this many candidates, the cheapest by estimate.
 constexpr int kMaxCandidates = 100;
 
-std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph,
-                                               const weft::NodePtr& node, const Machine& machine);
+std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph, const weft::NodePtr& node,
+                                               const Machine& machine);
 TileProgram LowerGeneral(const LowerRequest& request);
 
 /// Operators that declare to be views (TIsView: Reshape, Squeeze ..): the result is the operand's words under another

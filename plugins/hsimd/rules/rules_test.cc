@@ -51,8 +51,10 @@ struct Harness {
         std::memcpy(&w, t.data_as<float>() + i, 4);
         return w;
       }
-      case DType::kBool: return t.data_as<uint8_t>()[i] != 0;
-      default: return uint32_t(int32_t(t.at_int(i)));
+      case DType::kBool:
+        return t.data_as<uint8_t>()[i] != 0;
+      default:
+        return uint32_t(int32_t(t.at_int(i)));
     }
   }
 
@@ -72,7 +74,8 @@ struct Harness {
         const auto index = IndexAt(layout, place);
         if (!index) continue;
         int64_t element = 0;
-        for (size_t d = 0; d < index->size(); ++d) element = element * layout.shape[d] + (*index)[d];
+        for (size_t d = 0; d < index->size(); ++d)
+          element = element * layout.shape[d] + (*index)[d];
         f(p, w, element);
       }
     }
@@ -102,7 +105,8 @@ struct Harness {
       EachWord(candidate.inputs[i], [&](int64_t p, int64_t w, int64_t e) {
         data[size_t(base + w * pes + p)] = Word(*inputs[i], e);
       });
-      for (Instruction& in : BringIn(machine, request.inputs[i].memory, request.inputs[i].base, words, base))
+      for (Instruction& in :
+           BringIn(machine, request.inputs[i].memory, request.inputs[i].base, words, base))
         blocks[0].instructions.push_back(std::move(in));
     }
     for (Block& block : EmitTiles(tiles, machine)) blocks.push_back(std::move(block));
@@ -118,7 +122,8 @@ struct Harness {
       std::vector<uint32_t>& words = simulated[int(k)];
       words.resize(size_t(Words(candidate.outputs[k]) * pes), 0x7fc00001);
       EachWord(candidate.outputs[k], [&](int64_t p, int64_t w, int64_t) {
-        if (const auto v = simulator.WordAt(request.outputs[k].memory, p, request.outputs[k].base + w))
+        if (const auto v =
+                simulator.WordAt(request.outputs[k].memory, p, request.outputs[k].base + w))
           words[size_t(w * pes + p)] = *v;
       });
     }
@@ -144,7 +149,8 @@ struct Harness {
         homes.push_back(int(m));
     // Results that are results of small memories keep theirs whole.
     for (ScratchRange& r : scratch)
-      if (machine.memories[size_t(r.memory)].words < most) r.words = machine.memories[size_t(r.memory)].words;
+      if (machine.memories[size_t(r.memory)].words < most)
+        r.words = machine.memories[size_t(r.memory)].words;
     size_t turn = 0;
     const auto place = [&](const Layout& layout) {
       const int memory = homes[turn++ % homes.size()];
@@ -200,8 +206,7 @@ int64_t CheckOn(const Machine& machine, const std::string& body, size_t most = 1
   CAPTURE(body);
   const Graph graph = OneNode(body);
   Harness harness(machine, graph, 3);
-  const std::vector<LayoutCandidate> candidates =
-      LayoutCandidates(graph, TheNode(graph), machine);
+  const std::vector<LayoutCandidate> candidates = LayoutCandidates(graph, TheNode(graph), machine);
   REQUIRE(!candidates.empty());
   CHECK(candidates.size() <= size_t(kMaxCandidates));
   int64_t best = -1;
@@ -225,13 +230,14 @@ int64_t CheckAll(const std::string& machine_name, const std::string& body, size_
 
 /// One to three levels, latencies 1 to 8, no matrix unit, links with few modes.
 Machine RandomMachine(std::mt19937& random) {
-  const auto draw = [&](int low, int high) { return low + int(random() % uint32_t(high - low + 1)); };
+  const auto draw = [&](int low, int high) {
+    return low + int(random() % uint32_t(high - low + 1));
+  };
   const int levels = draw(1, 2), latency = draw(1, 8);
   const int a = draw(2, 4), b = draw(2, 4);
   const std::string upper = levels == 2 ? fmt::format(", \"B\": {}", a) : "";
   const std::string all = levels == 2 ? "\"B\", \"PE\"" : "\"PE\"";
-  return ParseMachine(
-      fmt::format(R"({{"name": "random", "levels": {{"CHIP": 1{0}, "PE": {1}}},
+  return ParseMachine(fmt::format(R"({{"name": "random", "levels": {{"CHIP": 1{0}, "PE": {1}}},
   "memories": {{
     "DRAM": {{"level": "CHIP", "words": 1048576, "off_chip": true}},
     "PM": {{"level": "CHIP", "words": 16384}},
@@ -249,8 +255,8 @@ Machine RandomMachine(std::mt19937& random) {
       "targets": ["PM"], "latency": {6}, "ops": ["load"]}},
     "STORE": {{"kind": "up", "slot": "D", "parent": "CHIP", "child": "CHIP", "sources": ["PM"],
       "targets": ["DRAM"], "latency": {6}, "ops": ["store"]}}}}}})",
-                  upper, b, draw(48, 128), latency, draw(1, 4), all, draw(1, 8)),
-      "random");
+                                  upper, b, draw(48, 128), latency, draw(1, 4), all, draw(1, 8)),
+                      "random");
 }
 
 TEST_CASE("machines with an ALU alone") {
@@ -260,37 +266,51 @@ TEST_CASE("machines with an ALU alone") {
     const Machine machine = RandomMachine(random);
     CAPTURE(PrintMachine(machine));
     const int m = 1 + int(random() % 9), k = 1 + int(random() % 9), n = 1 + int(random() % 9);
-    CheckOn(machine, fmt::format("graph @g(%a: f32[{}, {}], %b: f32[{}, {}]) -> (%y) {{\n"
-                                 "  %y = MatMul(%a, %b) : ?\n}}\n", m, k, k, n), 6);
-    CheckOn(machine, fmt::format("graph @g(%x: f32[{}, {}]) -> (%y) {{\n  %y = Softmax(%x) {{axis = {}}} : ?\n}}\n",
-                                 2 * m, 4 * k, i % 2), 6);
-    CheckOn(machine, fmt::format("graph @g(%x: f32[{}, 4, 6, 5], %w: f32[{}, 4, 3, 3]) -> (%y) {{\n"
-                                 "  %y = Conv(%x, %w) {{pads = [1, 1, 1, 1], strides = [{}, 1]}} : ?\n}}\n",
-                                 1 + n % 3, m, 1 + i % 2), 6);
+    CheckOn(machine,
+            fmt::format("graph @g(%a: f32[{}, {}], %b: f32[{}, {}]) -> (%y) {{\n"
+                        "  %y = MatMul(%a, %b) : ?\n}}\n",
+                        m, k, k, n),
+            6);
+    CheckOn(machine,
+            fmt::format(
+                "graph @g(%x: f32[{}, {}]) -> (%y) {{\n  %y = Softmax(%x) {{axis = {}}} : ?\n}}\n",
+                2 * m, 4 * k, i % 2),
+            6);
+    CheckOn(machine,
+            fmt::format("graph @g(%x: f32[{}, 4, 6, 5], %w: f32[{}, 4, 3, 3]) -> (%y) {{\n"
+                        "  %y = Conv(%x, %w) {{pads = [1, 1, 1, 1], strides = [{}, 1]}} : ?\n}}\n",
+                        1 + n % 3, m, 1 + i % 2),
+            6);
   }
 }
 
 TEST_CASE("element-wise bodies from their Expr, with broadcasts") {
-  CheckAll("tree64", "graph @g(%x: f32[8, 20], %b: f32[20]) -> (%y) {\n  %y = Add(%x, %b) : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%x: f32[8, 20], %b: f32[20]) -> (%y) {\n  %y = Add(%x, %b) : ?\n}\n");
   CheckAll("tree64", "graph @g(%x: f32[8, 1], %b: f32[20]) -> (%y) {\n  %y = Mul(%x, %b) : ?\n}\n");
   for (const char* op : {"Exp", "Tanh", "Erf", "Sigmoid", "Log", "Relu", "Sqrt", "Abs", "Gelu"}) {
     CAPTURE(op);
-    CheckAll("tree64", std::string("graph @g(%x: f32[6, 10]) -> (%y) {\n  %y = ") + op + "(%x) : ?\n}\n", 4);
+    CheckAll("tree64",
+             std::string("graph @g(%x: f32[6, 10]) -> (%y) {\n  %y = ") + op + "(%x) : ?\n}\n", 4);
   }
   CheckAll("tree64", "graph @g(%x: f32[30], %z: f32[30]) -> (%y) {\n  %y = Less(%x, %z) : ?\n}\n");
   CheckAll("tree64",
-           "graph @g(%c: bool[7, 5], %x: f32[7, 5], %z: f32[5]) -> (%y) {\n  %y = Where(%c, %x, %z) : ?\n}\n");
+           "graph @g(%c: bool[7, 5], %x: f32[7, 5], %z: f32[5]) -> (%y) {\n  %y = Where(%c, %x, "
+           "%z) : ?\n}\n");
   CheckAll("tree64", "graph @g(%x: i32[30], %z: i32[30]) -> (%y) {\n  %y = Mul(%x, %z) : ?\n}\n");
 }
 
 TEST_CASE("index maps that are affine") {
-  CheckAll("tree64", "graph @g(%x: f32[8, 12]) -> (%y) {\n  %y = Transpose(%x) {perm = [1, 0]} : ?\n}\n");
   CheckAll("tree64",
-           "graph @g(%x: f32[4, 6], %z: f32[4, 5]) -> (%y) {\n  %y = Concat(%x, %z) {axis = 1} : ?\n}\n");
+           "graph @g(%x: f32[8, 12]) -> (%y) {\n  %y = Transpose(%x) {perm = [1, 0]} : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%x: f32[4, 6], %z: f32[4, 5]) -> (%y) {\n  %y = Concat(%x, %z) {axis = 1} : "
+           "?\n}\n");
 }
 
 TEST_CASE("views move nothing but where they have to be copied") {
-  CheckAll("tree64", "graph @g(%x: f32[8, 4, 6]) -> (%y) {\n  %y = Flatten(%x) {axis = 1} : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%x: f32[8, 4, 6]) -> (%y) {\n  %y = Flatten(%x) {axis = 1} : ?\n}\n");
   CheckAll("tree64", "graph @g(%x: f32[5, 12]) -> (%y) {\n  %y = Identity(%x) : ?\n}\n");
 }
 
@@ -304,24 +324,31 @@ TEST_CASE("reductions over every axis, within a place and across places") {
                             : std::string(axes) == "[2]"    ? "1"
                             : std::string(axes) == "[0, 2]" ? "2"
                                                             : "3";
-      CheckAll("tree64",
-               std::string("graph @g(%x: f32[4, 8, 12]) -> (%y) {\n  %a = Constant() {value = tensor i64[") + n +
-                   "] " + axes + "} : i64[" + n + "]\n  %y = " + op + "(%x, %a) {keepdims = 0} : ?\n}\n",
-               10);
+      CheckAll(
+          "tree64",
+          std::string(
+              "graph @g(%x: f32[4, 8, 12]) -> (%y) {\n  %a = Constant() {value = tensor i64[") +
+              n + "] " + axes + "} : i64[" + n + "]\n  %y = " + op +
+              "(%x, %a) {keepdims = 0} : ?\n}\n",
+          10);
     }
 }
 
 TEST_CASE("products of any sizes") {
-  CheckAll("tree64", "graph @g(%a: f32[16, 16], %b: f32[16, 16]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
-  CheckAll("tree64", "graph @g(%a: f32[7, 13], %b: f32[13, 5]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
   CheckAll("tree64",
-           "graph @g(%a: f32[3, 9, 6], %b: f32[3, 6, 10]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+           "graph @g(%a: f32[16, 16], %b: f32[16, 16]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+  CheckAll("tree64",
+           "graph @g(%a: f32[7, 13], %b: f32[13, 5]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+  CheckAll(
+      "tree64",
+      "graph @g(%a: f32[3, 9, 6], %b: f32[3, 6, 10]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
   CheckAll("tree64",
            "graph @g(%a: f32[12, 9], %b: f32[20, 9], %c: f32[20]) -> (%y) {\n"
            "  %y = Gemm(%a, %b, %c) {transB = 1} : ?\n}\n");
   // toy4's ALU cannot read two words at once.
   const Machine toy = FindMachine("toy4");
-  const Graph g = OneNode("graph @g(%a: f32[4, 3], %b: f32[3, 2]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
+  const Graph g =
+      OneNode("graph @g(%a: f32[4, 3], %b: f32[3, 2]) -> (%y) {\n  %y = MatMul(%a, %b) : ?\n}\n");
   Harness harness(toy, g, 1);
   CHECK_THROWS_AS(harness.Run(LayoutCandidates(g, TheNode(g), toy)[0]), weft::Error);
 }
@@ -330,10 +357,13 @@ TEST_CASE("a convolution of one channel has its taps on the matrix unit") {
   for (const char* pads : {"[0, 0, 0, 0]", "[2, 2, 2, 2]"})
     CheckAll("tree64",
              std::string("graph @g(%x: f32[4, 1, 10, 10], %w: f32[8, 1, 5, 5]) -> (%y) {\n"
-                         "  %y = Conv(%x, %w) {pads = ") + pads + "} : ?\n}\n", 8);
+                         "  %y = Conv(%x, %w) {pads = ") +
+                 pads + "} : ?\n}\n",
+             8);
   const Machine machine = FindMachine("tree64");
   const Graph g = OneNode(
-      "graph @g(%x: f32[16, 1, 28, 28], %w: f32[8, 1, 5, 5]) -> (%y) {\n  %y = Conv(%x, %w) : ?\n}\n");
+      "graph @g(%x: f32[16, 1, 28, 28], %w: f32[8, 1, 5, 5]) -> (%y) {\n  %y = Conv(%x, %w) : "
+      "?\n}\n");
   Harness harness(machine, g, 1);
   const LayoutCandidate best = LayoutCandidates(g, TheNode(g), machine)[0];
   CAPTURE(best.name);
@@ -348,19 +378,24 @@ TEST_CASE("a convolution of one channel has its taps on the matrix unit") {
 TEST_CASE("convolutions and pooling") {
   CheckAll("tree64",
            "graph @g(%x: f32[2, 8, 7, 7], %w: f32[8, 8, 3, 3]) -> (%y) {\n"
-           "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n}\n", 8);
+           "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n}\n",
+           8);
   CheckAll("tree64",
            "graph @g(%x: f32[2, 4, 9, 9], %w: f32[8, 4, 3, 3], %b: f32[8]) -> (%y) {\n"
-           "  %y = Conv(%x, %w, %b) {pads = [1, 1, 1, 1], strides = [2, 2]} : ?\n}\n", 8);
+           "  %y = Conv(%x, %w, %b) {pads = [1, 1, 1, 1], strides = [2, 2]} : ?\n}\n",
+           8);
   CheckAll("tree64",
            "graph @g(%x: f32[2, 8, 8, 8]) -> (%y) {\n"
-           "  %y, %i = MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n}\n", 8);
+           "  %y, %i = MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n}\n",
+           8);
   CheckAll("tree64",
            "graph @g(%x: f32[2, 8, 8, 8]) -> (%y, %i) {\n"
-           "  %y, %i = weft::MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n}\n", 6);
+           "  %y, %i = weft::MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 2]} : ?, ?\n}\n",
+           6);
   CheckAll("tree64",
            "graph @g(%x: f32[2, 8, 7, 7]) -> (%y) {\n"
-           "  %y = AveragePool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]} : ?\n}\n",
+           "  %y = AveragePool(%x) {kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]} "
+           ": ?\n}\n",
            8);
 }
 

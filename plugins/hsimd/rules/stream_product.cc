@@ -71,8 +71,8 @@ class Streamer {
       next_[size_t(memory)] += words;
       WEFT_CHECK(next_[size_t(memory)] <= machine_.memories[size_t(memory)].words, kLimit,
                  "a streamed product of {} x {} x {} needs {} words of {}, which has {}", p_.rows,
-                 p_.inner, p_.columns, next_[size_t(memory)], machine_.memories[size_t(memory)].name,
-                 machine_.memories[size_t(memory)].words);
+                 p_.inner, p_.columns, next_[size_t(memory)],
+                 machine_.memories[size_t(memory)].name, machine_.memories[size_t(memory)].words);
     }
     TileValue v;
     v.name = name;
@@ -131,7 +131,8 @@ class Streamer {
       if (i == 0 || room() >= a_words * parents_ + 2 * x_words)
         a_top_.push_back(Value("a_top" + std::to_string(i), top_, a_words * parents_));
     for (int i = 0; i < 8; ++i)
-      if (i == 0 || room() >= x_words) x_top_.push_back(Value("x_top" + std::to_string(i), top_, x_words));
+      if (i == 0 || room() >= x_words)
+        x_top_.push_back(Value("x_top" + std::to_string(i), top_, x_words));
   }
 
   void Transfer(const Mode& mode, std::vector<int64_t> counts, TileStream from, TileStream to,
@@ -160,7 +161,8 @@ class Streamer {
       Transfer(load_, {rows, words}, {a_dram_, q * rows * p_.inner + k * fan_, {p_.inner, 1}},
                {top, q * rows * words, {words, 1}});
       // In the parent: the rows of a block side by side.
-      Transfer(spread_, {blocks_, below_, words}, {top, q * rows * words, {below_ * words, words, 1}},
+      Transfer(spread_, {blocks_, below_, words},
+               {top, q * rows * words, {below_ * words, words, 1}},
                {a_mid_[0], 0, {below_ * words, 1, below_}}, int(q));
     }
     Transfer(distribute_, {blocks_, words}, {a_mid_[0], 0, {below_ * words, below_}},
@@ -210,8 +212,10 @@ class Streamer {
       for (int64_t from = 0; from < width; from += step) {
         const int64_t n = std::min(step, width - from);
         const int64_t rows = blocks_ * below_;
-        Transfer(collect_, {n * blocks_}, {sum, from * blocks_, {1}}, {y_mid_, from * rows, {below_}});
-        Transfer(gather_, {n * rows}, {y_mid_, from * rows, {1}}, {y_top_, from * rows * parents_, {parents_}});
+        Transfer(collect_, {n * blocks_}, {sum, from * blocks_, {1}},
+                 {y_mid_, from * rows, {below_}});
+        Transfer(gather_, {n * rows}, {y_mid_, from * rows, {1}},
+                 {y_top_, from * rows * parents_, {parents_}});
         Transfer(store_, {parents_, rows, n},
                  {y_top_, from * rows * parents_, {1, parents_, rows * parents_}},
                  {y_dram_, c + from, {rows * p_.columns, p_.columns, 1}});

@@ -39,7 +39,8 @@ double Ratio(int64_t n) {
   for (int64_t i = 0; i < n; i += 5)
     for (int64_t j = 0; j < n; ++j) {
       double sum = 0;
-      for (int64_t k = 0; k < n; ++k) sum += double(a[size_t(i * n + k)]) * double(b[size_t(k * n + j)]);
+      for (int64_t k = 0; k < n; ++k)
+        sum += double(a[size_t(i * n + k)]) * double(b[size_t(k * n + j)]);
       worst = std::max(worst, std::fabs(sum - double(y[size_t(i * n + j)])));
     }
   CHECK(worst < 1e-4);

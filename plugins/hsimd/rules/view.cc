@@ -70,9 +70,10 @@ std::vector<LayoutCandidate> ViewCandidates(const weft::Graph& graph, const weft
     if (i == 0) break;
   }
   // Those that are dealt out most first: the others' words are many times the same.
-  std::stable_sort(found.begin(), found.end(), [](const LayoutCandidate& a, const LayoutCandidate& b) {
-    return Words(a.inputs[0]) < Words(b.inputs[0]);
-  });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const LayoutCandidate& a, const LayoutCandidate& b) {
+                     return Words(a.inputs[0]) < Words(b.inputs[0]);
+                   });
   if (found.size() > size_t(kMaxCandidates)) found.resize(size_t(kMaxCandidates));
   return found;
 }

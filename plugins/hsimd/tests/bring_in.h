@@ -65,7 +65,8 @@ inline std::vector<Instruction> BringIn(const Machine& machine, int memory, int6
       for (int l = last.parent; l > 0; --l) {
         const int64_t count = machine.levels[size_t(l)].count;
         down.mask.levels[size_t(l)].assign(size_t((count + 63) / 64), 0);
-        down.mask.levels[size_t(l)][size_t(rest % count / 64)] |= uint64_t{1} << (rest % count % 64);
+        down.mask.levels[size_t(l)][size_t(rest % count / 64)] |= uint64_t{1}
+                                                                  << (rest % count % 64);
         rest /= count;
       }
       down.sources = {{memories[0], p * below, {0, 0, pes}, 0}};

@@ -19,8 +19,7 @@ namespace hsimd {
 class DirectRun {
  public:
   explicit DirectRun(const Machine& machine) : machine_(machine) {
-    for (const Memory& m : machine.memories)
-      words_.emplace_back(size_t(machine.PlacesOf(m.level)));
+    for (const Memory& m : machine.memories) words_.emplace_back(size_t(machine.PlacesOf(m.level)));
   }
 
   uint32_t& At(int memory, int64_t place, int64_t address) {
@@ -129,7 +128,8 @@ class DirectRun {
     } else if (unit.kind == UnitKind::kMatrix) {
       for (int64_t p = 0; p < pes; ++p) {
         if (!Works(in.mask, pe, p)) continue;
-        float sum = in.sources.size() == 3 ? F(Read(in, in.sources[2], p, address(in.sources[2]))) : 0;
+        float sum =
+            in.sources.size() == 3 ? F(Read(in, in.sources[2], p, address(in.sources[2]))) : 0;
         for (int64_t j = 0; j < fan; ++j) {
           const int64_t q = p / fan * fan + j;
           if (!Works(in.mask, pe, q)) continue;
@@ -173,9 +173,9 @@ class DirectRun {
             continue;
           }
           if (op.reduce.empty()) throw std::runtime_error("two writers " + in.note);
-          it->second = op.reduce == "sum"   ? B(F(it->second) + F(v))
-                       : op.reduce == "max" ? ApplyAlu(AluOp::kFMax, it->second, v)
-                       : op.reduce == "min" ? ApplyAlu(AluOp::kFMin, it->second, v)
+          it->second = op.reduce == "sum"    ? B(F(it->second) + F(v))
+                       : op.reduce == "max"  ? ApplyAlu(AluOp::kFMax, it->second, v)
+                       : op.reduce == "min"  ? ApplyAlu(AluOp::kFMin, it->second, v)
                        : op.reduce == "isum" ? it->second + v
                        : op.reduce == "imax" ? ApplyAlu(AluOp::kIMax, it->second, v)
                                              : ApplyAlu(AluOp::kIMin, it->second, v);
