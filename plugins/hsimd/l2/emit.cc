@@ -124,36 +124,35 @@ void Emitter::Transfer(const TransferOp& op) {
   Issue(op.unit, op.op, counts, {source}, target, op.mask, op.note);
 }
 
-std::vector<Block> EmitTiles(const TileProgram& program, const Machine& machine,
-                             const EmitMove& move) {
+std::vector<Block> EmitTiles(const TileProgram& program, const Machine& machine) {
   VerifyTiles(program, machine);
   std::vector<Block> blocks;
   for (const TileOp& op : program.ops) {
-    Emitter emitter(program, machine);
     Block block;
+    if (const auto* m = std::get_if<MoveOp>(&op)) {
+      const TileValue& from = program.values[size_t(m->from)];
+      const TileValue& to = program.values[size_t(m->to)];
+      std::vector<SpareWords> spare;
+      for (const ScratchRange& r : program.scratch) spare.push_back({r.memory, r.base, r.words});
+      block.name = m->note;
+      // The mover has given its instructions starts.
+      block.instructions = PlanMove(machine, {from.memory, from.base, *from.layout},
+                                    {to.memory, to.base, *to.layout}, spare, m->note)
+                               .instructions;
+      blocks.push_back(std::move(block));
+      continue;
+    }
+    Emitter emitter(program, machine);
     if (const auto* vector = std::get_if<VectorOp>(&op)) {
       block.name = vector->note;
       emitter.Vector(*vector);
     } else if (const auto* matrix = std::get_if<MatrixOp>(&op)) {
       block.name = matrix->note;
       emitter.Matrix(*matrix);
-    } else if (const auto* transfer = std::get_if<TransferOp>(&op)) {
-      block.name = transfer->note;
-      emitter.Transfer(*transfer);
     } else {
-      const MoveOp& m = std::get<MoveOp>(op);
-      block.name = m.note;
-      if (move) {
-        emitter.Append(move(program, m));
-      } else {
-        const TileValue& from = program.values[size_t(m.from)];
-        const TileValue& to = program.values[size_t(m.to)];
-        std::vector<SpareWords> spare;
-        for (const ScratchRange& r : program.scratch) spare.push_back({r.memory, r.base, r.words});
-        emitter.Append(PlanMove(machine, {from.memory, from.base, *from.layout},
-                                {to.memory, to.base, *to.layout}, spare, m.note)
-                           .instructions);
-      }
+      const TransferOp& transfer = std::get<TransferOp>(op);
+      block.name = transfer.note;
+      emitter.Transfer(transfer);
     }
     block.instructions = emitter.Take();
     blocks.push_back(std::move(block));

@@ -15,7 +15,6 @@
 /// what VerifyTiles throws.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "../l1/merge.h"
@@ -23,11 +22,8 @@
 
 namespace hsimd {
 
-/// How a MoveOp becomes instructions, starts as they like: by default the mover's (move/mover.h).
-using EmitMove = std::function<std::vector<Instruction>(const TileProgram&, const MoveOp&)>;
-
-std::vector<Block> EmitTiles(const TileProgram& program, const Machine& machine,
-                             const EmitMove& move = {});
+/// A MoveOp is the mover's block (move/move.h), with the program's scratch ranges as spare words.
+std::vector<Block> EmitTiles(const TileProgram& program, const Machine& machine);
 
 /// All of `blocks` by the order they stand in, each instruction as early as it may be; with the
 /// program's inputs and outputs as segments.

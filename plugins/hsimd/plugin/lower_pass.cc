@@ -11,7 +11,6 @@
 
 #include "../l1/check.h"
 #include "../l2/emit.h"
-#include "../move/move.h"
 #include "../rules/rule.h"
 #include "l3.h"
 #include "weft/core/graph/accessors.h"
@@ -28,19 +27,6 @@ using namespace weft;
 
 /// The words between DRAM and PEs are used in turn, so that one move may begin while another ends.
 constexpr int kTurns = 2;
-
-/// Moves by the mover, with what the program may scratch as spare words.
-std::vector<Block> EmitWithMover(const TileProgram& program, const Machine& machine) {
-  return EmitTiles(program, machine, [&machine](const TileProgram& p, const MoveOp& move) {
-    const auto at = [&](int value) {
-      const TileValue& v = p.values[size_t(value)];
-      return TensorAt{v.memory, v.base, *v.layout};
-    };
-    std::vector<SpareWords> spare;
-    for (const ScratchRange& s : p.scratch) spare.push_back({s.memory, s.base, s.words});
-    return PlanMove(machine, at(move.from), at(move.to), spare, move.note).instructions;
-  });
-}
 
 class Lowering {
  public:
@@ -94,7 +80,7 @@ class Lowering {
     if (!fused)
       if (const auto it = known_.find(key); it != known_.end()) return it->second;
     const TileProgram p = Lower(n, in, out);
-    int64_t cycles = SequenceBlocks(*machine_, EmitWithMover(p, *machine_)).cycles;
+    int64_t cycles = SequenceBlocks(*machine_, EmitTiles(p, *machine_)).cycles;
     if (!fused) known_.emplace(key, cycles);
     return cycles;
   }
@@ -186,7 +172,7 @@ Graph Emit(Graph g, PassContext& ctx) {
     const NodePtr n = g.node(id);
     const NodeTiles* t = tiles.find(n);
     if (!t) continue;
-    auto blocks = std::make_shared<std::vector<Block>>(EmitWithMover(*t->program, *t->machine));
+    auto blocks = std::make_shared<std::vector<Block>>(EmitTiles(*t->program, *t->machine));
     for (const Block& b : *blocks) ctx.Count("instructions", int64_t(b.instructions.size()));
     out.set(n, {t->machine, std::move(blocks)});
   }
