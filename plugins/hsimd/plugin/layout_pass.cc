@@ -19,6 +19,7 @@
 #include "../rules/rule.h"
 #include "banks.h"
 #include "l3.h"
+#include "node_lowering.h"
 #include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
@@ -89,7 +90,7 @@ class Planner {
     for (const NodePtr& n : order_) AddValues(n);
     AddResults();
     for (Value& v : values_) FillSwitches(v);
-    const LayoutChoice choice = AssignLayouts(problem_);
+    const LayoutChoice choice = Choose();
     ctx_.Count("candidates", int64_t(total_));
     ctx_.Count("cycles", choice.cost);
     ctx_.Count("bound", choice.bound);
@@ -101,6 +102,7 @@ class Planner {
   struct Work {
     int node = -1;  ///< of the problem
     std::vector<LayoutCandidate> candidates;
+    std::vector<bool> measured;  ///< by candidate
   };
   struct Value {
     NodeEntry entry;
@@ -110,6 +112,57 @@ class Planner {
     std::map<std::string, int> index;
     int problem = -1;
   };
+
+  /// By estimates first; then what is chosen is measured, and chosen again, until all that is chosen
+  /// has been measured.
+  LayoutChoice Choose() {
+    NodeLowering lowering(g_, machine_);
+    const int64_t rounds = ctx_.option<int64_t>("rounds");
+    for (int64_t round = 0;; ++round) {
+      LayoutChoice choice = AssignLayouts(problem_);
+      bool changed = false;
+      for (auto& [id, w] : work_) {
+        const size_t c = size_t(choice.candidate[size_t(w.node)]);
+        if (round >= rounds || w.measured[c] || IsView(g_.node(id))) continue;
+        w.measured[c] = true;
+        int64_t& cost = problem_.nodes[size_t(w.node)].cost[c];
+        const int64_t cycles = CyclesOf(lowering, g_.node(id), w.candidates[c]);
+        changed = changed || cycles != cost;
+        cost = cycles;
+        ctx_.Count("measured");
+      }
+      if (!changed) return choice;
+    }
+  }
+  /// kNeverCost where there is no room for what the node computes with on its way.
+  int64_t CyclesOf(NodeLowering& lowering, const NodePtr& n, const LayoutCandidate& c) {
+    NodePlaces places;
+    std::vector<ValuePlace*> all;
+    for (const Layout& l : c.inputs) places.inputs.push_back({"", -1, l});
+    for (const Layout& l : c.outputs) places.outputs.push_back({"", -1, l});
+    for (auto* list : {&places.inputs, &places.outputs})
+      for (ValuePlace& p : *list) all.push_back(&p);
+    const std::vector<int> of_matrix = MatrixOperands(ProductsOf(g_, n), c.inputs, *machine_);
+    std::vector<int64_t> left;
+    for (const MachineMemories::Bank& bank : memories_.banks) left.push_back(bank.words);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const size_t banks = left.size();
+      size_t bank = std::count(of_matrix.begin(), of_matrix.end(), int(i)) ? banks - 1 : 0;
+      for (size_t k = 0; k < banks && left[bank] < Words(all[i]->layout); ++k)
+        bank = (bank + 1) % banks;
+      left[bank] -= Words(all[i]->layout);
+      all[i]->memory = machine_->memories[size_t(memories_.banks[bank].memory)].name;
+    }
+    try {
+      return lowering.Measure(n, std::move(places));
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kUnsupported &&
+          e.code() != ErrorCode::kInvalidModel)
+        throw;
+      why_.emplace(n->id(), e.what());
+      return kNeverCost;
+    }
+  }
 
   void FindCandidates(const NodePtr& n) {
     if (LiesOffChip(n)) return;
@@ -137,6 +190,7 @@ class Planner {
                n->Describe(), least, machine_->name, room);
     w.candidates = std::move(fitting);
     total_ += w.candidates.size();
+    w.measured.resize(w.candidates.size());
     LayoutProblem::Node p;
     p.name = n->Describe();
     for (const LayoutCandidate& c : w.candidates) {
@@ -322,7 +376,8 @@ class Planner {
   MoveCosts costs_;
   size_t most_, total_ = 0;
   std::vector<NodePtr> order_;
-  std::unordered_map<NodeId, Work> work_;
+  std::map<NodeId, Work> work_;
+  std::unordered_map<NodeId, std::string> why_;  // a node could not be lowered
   std::deque<Value> values_;
   std::unordered_map<uint64_t, size_t> value_of_;
   LayoutProblem problem_;
@@ -337,9 +392,11 @@ WEFT_REGISTER_PASS(HsimdLayout)
     .provide_graph_attr("hsimd_machine")
     .provide_graph_attr("hsimd_place")
     .option("machine", "tree64", "a built-in machine or a file")
+    .option("rounds", int64_t{24}, "of measuring what is chosen and choosing again; 0: estimates")
     .option("candidates", int64_t{24}, "of each node, the cheapest")
     .statistic("candidates", "layouts of nodes among which it chose")
-    .statistic("cycles", "of nodes and moves, by their estimates")
+    .statistic("measured", "of them, lowered to count their cycles")
+    .statistic("cycles", "of nodes as measured, and moves as estimated")
     .statistic("bound", "no choice costs less")
     .statistic("loads", "moves from off chip")
     .statistic("stores", "moves to off chip")

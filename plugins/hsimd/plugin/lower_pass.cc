@@ -11,12 +11,11 @@
 
 #include "../l1/check.h"
 #include "../l2/emit.h"
-#include "../rules/rule.h"
 #include "l3.h"
+#include "node_lowering.h"
 #include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
-#include "weft/core/op/attr_hash.h"
 #include "weft/core/pass/pass.h"
 #include "weft/support/check.h"
 
@@ -25,125 +24,14 @@ namespace {
 
 using namespace weft;
 
-/// The words between DRAM and PEs are used in turn, so that one move may begin while another ends.
-constexpr int kTurns = 2;
-
-class Lowering {
- public:
-  explicit Lowering(const Graph& g)
-      : g_(g), machine_(MachineOf(g)), memories_(MemoriesOf(*machine_)) {}
-
-  const MachinePtr& machine() const { return machine_; }
-
-  /// One program; `places` by input and output, with bases.
-  TileProgram Lower(const NodePtr& n, const std::vector<ValuePlace>& in,
-                    const std::vector<ValuePlace>& out) {
-    TileProgram p = MovesOnly(n) ? Move(n, in[0], out[0]) : Rule(n, in, out);
-    p.machine = machine_->name;
-    VerifyTiles(p, *machine_);
-    return p;
-  }
-
-  /// As a node has it in the graph.
-  TileProgram Lower(const NodePtr& n) {
-    const PlaceMap& places = g_.GetAttr<PlaceMap>("hsimd_place");
-    const auto of = [&](const NodeEntry& e) {
-      const ValuePlace* p = places.find(e);
-      WEFT_CHECK(p && p->base >= 0, kDependency, "{}: no place; HsimdAddress gives it",
-                 e.node->Describe());
-      return *p;
-    };
-    std::vector<ValuePlace> in, out;
-    for (const NodeEntry& e : n->inputs)
-      if (e.node) in.push_back(of(e));
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) out.push_back(of(NodeEntry(n, i)));
-    return Lower(n, in, out);
-  }
-
-  /// Alone, with its values one behind the other.
-  int64_t Measure(const NodePtr& n) {
-    const PlaceMap& places = g_.GetAttr<PlaceMap>("hsimd_place");
-    std::map<std::string, int64_t> used;
-    std::string key = std::to_string(HashOfAttrs(n));
-    const auto place = [&](const NodeEntry& e) {
-      ValuePlace p = *places.find(e);
-      key += " | " + PrintPlace(p);
-      p.base = used[p.memory];
-      used[p.memory] += Words(p.layout);
-      return p;
-    };
-    std::vector<ValuePlace> in, out;
-    for (const NodeEntry& e : n->inputs)
-      if (e.node) in.push_back(place(e));
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) out.push_back(place(NodeEntry(n, i)));
-    const bool fused = IsOp(n, builtin::kFused);
-    if (!fused)
-      if (const auto it = known_.find(key); it != known_.end()) return it->second;
-    const TileProgram p = Lower(n, in, out);
-    int64_t cycles = SequenceBlocks(*machine_, EmitTiles(p, *machine_)).cycles;
-    if (!fused) known_.emplace(key, cycles);
-    return cycles;
-  }
-
- private:
-  TileProgram Rule(const NodePtr& n, const std::vector<ValuePlace>& in,
-                   const std::vector<ValuePlace>& out) {
-    const auto tiles = [&](const std::vector<ValuePlace>& places) {
-      std::vector<TilePlace> t;
-      for (const ValuePlace& p : places)
-        t.push_back({machine_->MemoryNamed(p.memory), p.base, p.layout});
-      return t;
-    };
-    std::vector<ScratchRange> scratch;
-    for (const ScratchRange& s : memories_.scratch) scratch.push_back(s);
-    for (const int m : memories_.between)
-      scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
-    return LowerNode({g_, n, *machine_, tiles(in), tiles(out), scratch});
-  }
-
-  TileProgram Move(const NodePtr& n, const ValuePlace& from, const ValuePlace& to) {
-    TileProgram p;
-    const auto value = [&](const char* name, TileValue::Role role, const ValuePlace& place) {
-      TileValue v;
-      v.name = name;
-      v.role = role;
-      v.memory = machine_->MemoryNamed(place.memory);
-      v.base = place.base;
-      v.words = std::max<int64_t>(Words(place.layout), 1);
-      v.layout = place.layout;
-      return p.AddValue(std::move(v));
-    };
-    const int x = value("x", TileValue::Role::kInput, from);
-    const int y = value("y", TileValue::Role::kOutput, to);
-    const int turn = turn_++ % kTurns;
-    for (const int m : memories_.between) {
-      const int64_t words = machine_->memories[size_t(m)].words / kTurns;
-      p.scratch.push_back({m, turn * words, words});
-    }
-    for (const ScratchRange& s : memories_.scratch) p.scratch.push_back(s);
-    MoveOp move;
-    move.from = x;
-    move.to = y;
-    move.note = n->Describe();
-    p.ops.push_back(std::move(move));
-    return p;
-  }
-
-  const Graph& g_;
-  MachinePtr machine_;
-  MachineMemories memories_;
-  int turn_ = 0;
-  std::map<std::string, int64_t> known_;
-};
-
 bool Runs(const NodePtr& n) { return !LiesOffChip(n) && !IsView(n); }
 
 Graph MeasureNodes(Graph g, PassContext& ctx) {
-  Lowering lowering(g);
+  NodeLowering lowering(g, MachineOf(g));
   CyclesMap cycles;
   for (const NodePtr& n : g.TopoOrder()) {
     if (!Runs(n)) continue;
-    const int64_t c = lowering.Measure(n);
+    const int64_t c = lowering.Measure(n, PlacesIn(g, n));
     cycles.set(n, c);
     ctx.Count("cycles", c);
   }
@@ -152,12 +40,12 @@ Graph MeasureNodes(Graph g, PassContext& ctx) {
 }
 
 Graph Lower(Graph g, PassContext& ctx) {
-  Lowering lowering(g);
+  NodeLowering lowering(g, MachineOf(g));
   TilesMap tiles;
   for (const NodeId id : g.GetAttr<Order>("order").nodes) {
     const NodePtr n = g.node(id);
     if (!Runs(n)) continue;
-    auto program = std::make_shared<TileProgram>(lowering.Lower(n));
+    auto program = std::make_shared<TileProgram>(lowering.Lower(n, PlacesIn(g, n)));
     ctx.Count("operations", int64_t(program->ops.size()));
     tiles.set(n, {lowering.machine(), std::move(program)});
   }

@@ -12,7 +12,7 @@ class BodyBuilder {
  public:
   /// `buffers`: by number of Load. `at`: the position at which what reads nothing but indices is
   /// evaluated; the box is such that it is the same everywhere in it.
-  BodyBuilder(const Points& points, const std::vector<Buffer>& buffers, const Box& box,
+  BodyBuilder(const Points& points, const std::vector<Buffer>& buffers, const PointBox& box,
               const std::vector<Loop>& loops, std::vector<int64_t> at)
       : points_(points), buffers_(buffers), box_(box), loops_(loops), at_(std::move(at)) {}
 
@@ -31,7 +31,7 @@ class BodyBuilder {
 
   const Points& points_;
   const std::vector<Buffer>& buffers_;
-  const Box& box_;
+  const PointBox& box_;
   const std::vector<Loop>& loops_;
   std::vector<int64_t> at_;
   VectorOp op_;

@@ -255,7 +255,7 @@ std::vector<Affine> Lowering::Identity(const std::vector<int>& axes) const {
 }
 
 void Lowering::Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t word) {
-  const Box box = points_.Whole(axes);
+  const PointBox box = points_.Whole(axes);
   const std::vector<Loop> loops = points_.LoopsOf(box);
   VectorOp op;
   op.note = note_;
@@ -335,7 +335,7 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
                "{}: {} boxes of points, in which positions are values", note_, boxes * turns);
     std::vector<size_t> b(looped.size(), 0);
     while (true) {
-      Box box;
+      PointBox box;
       std::vector<int64_t> position = at;
       for (size_t i = 0; i < looped.size(); ++i) {
         box.axes.push_back(looped[i]);

@@ -64,8 +64,8 @@ std::vector<int> Points::LevelsOf(int axis) const {
   return levels;
 }
 
-Box Points::Whole(const std::vector<int>& axes) const {
-  Box box;
+PointBox Points::Whole(const std::vector<int>& axes) const {
+  PointBox box;
   for (int axis : axes) {
     box.axes.push_back(axis);
     box.from.push_back(0);
@@ -74,7 +74,7 @@ Box Points::Whole(const std::vector<int>& axes) const {
   return box;
 }
 
-std::vector<Loop> Points::LoopsOf(const Box& box) const {
+std::vector<Loop> Points::LoopsOf(const PointBox& box) const {
   std::vector<Loop> loops;
   for (size_t i = 0; i < box.axes.size(); ++i) {
     const int axis = box.axes[i];
@@ -90,7 +90,7 @@ std::vector<Loop> Points::LoopsOf(const Box& box) const {
   return loops;
 }
 
-TileStream Points::StreamOf(const Buffer& buffer, const std::vector<Affine>& at, const Box& box,
+TileStream Points::StreamOf(const Buffer& buffer, const std::vector<Affine>& at, const PointBox& box,
                             const std::vector<Loop>& loops, const std::vector<int64_t>& fixed,
                             const std::string& what, int crossed, int64_t* crossed_stride) const {
   TileStream stream;

@@ -29,7 +29,7 @@ struct Buffer {
 Buffer BufferOf(int value, const Layout& layout);
 
 /// A box of points: of every axis that takes part, a range.
-struct Box {
+struct PointBox {
   std::vector<int> axes;
   std::vector<int64_t> from, to;  ///< by axis of `axes`
 };
@@ -60,15 +60,15 @@ class Points {
   std::vector<int> LevelsOf(int axis) const;
 
   /// The loops of a box; axes that are in one place from `from` to `to`, others whole with padding.
-  std::vector<Loop> LoopsOf(const Box& box) const;
+  std::vector<Loop> LoopsOf(const PointBox& box) const;
   /// The whole range of axes.
-  Box Whole(const std::vector<int>& axes) const;
+  PointBox Whole(const std::vector<int>& axes) const;
 
   /// Addresses of buffer[at] over `loops` of `box`; axes that are not in the box have the values
   /// `fixed` (by axis). `crossed`: an axis whose PE digit this buffer has as the lowest part of its
   /// address; its stride goes to `crossed_stride`. Throws kUnsupported where the layouts do not
   /// allow it, naming `what`.
-  TileStream StreamOf(const Buffer& buffer, const std::vector<Affine>& at, const Box& box,
+  TileStream StreamOf(const Buffer& buffer, const std::vector<Affine>& at, const PointBox& box,
                       const std::vector<Loop>& loops, const std::vector<int64_t>& fixed,
                       const std::string& what, int crossed = -1,
                       int64_t* crossed_stride = nullptr) const;

@@ -234,9 +234,9 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
     a_buffer.value = copied;
   }
 
-  Box box;
+  PointBox box;
   const auto add = [&](const std::vector<int>& axes) {
-    const Box whole = points_.Whole(axes);
+    const PointBox whole = points_.Whole(axes);
     box.axes.insert(box.axes.end(), whole.axes.begin(), whole.axes.end());
     box.from.insert(box.from.end(), whole.from.begin(), whole.from.end());
     box.to.insert(box.to.end(), whole.to.begin(), whole.to.end());

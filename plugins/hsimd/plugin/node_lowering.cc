@@ -1,0 +1,112 @@
+/// node_lowering.cc: see node_lowering.h.
+#include "node_lowering.h"
+
+#include <algorithm>
+
+#include "../l2/emit.h"
+#include "../rules/rule.h"
+#include "weft/support/check.h"
+
+namespace hsimd {
+
+using namespace weft;
+
+namespace {
+
+/// The words between DRAM and PEs are used in turn, so that one move may begin while another ends.
+constexpr int kTurns = 2;
+
+}  // namespace
+
+NodePlaces PlacesIn(const Graph& graph, const NodePtr& node) {
+  const PlaceMap& places = graph.GetAttr<PlaceMap>("hsimd_place");
+  const auto of = [&](const NodeEntry& e) {
+    const ValuePlace* p = places.find(e);
+    WEFT_CHECK(p, kDependency, "{}: no place; HsimdLayout gives it", e.node->Describe());
+    return *p;
+  };
+  NodePlaces out;
+  for (const NodeEntry& e : node->inputs)
+    if (e.node) out.inputs.push_back(of(e));
+  for (uint32_t i = 0; i < node->num_outputs(); ++i) out.outputs.push_back(of(NodeEntry(node, i)));
+  return out;
+}
+
+NodeLowering::NodeLowering(const Graph& graph, MachinePtr machine)
+    : graph_(graph), machine_(std::move(machine)), memories_(MemoriesOf(*machine_)) {}
+
+TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
+  for (const auto* list : {&places.inputs, &places.outputs})
+    for (const ValuePlace& p : *list)
+      WEFT_CHECK(p.base >= 0, kDependency, "{}: a place without an address; HsimdAddress gives it",
+                 node->Describe());
+  TileProgram p = MovesOnly(node) ? Move(node, places.inputs[0], places.outputs[0])
+                                  : Rule(node, places);
+  p.machine = machine_->name;
+  VerifyTiles(p, *machine_);
+  return p;
+}
+
+int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
+  std::map<std::string, int64_t> used;
+  std::string key = std::to_string(node->id());
+  for (auto* list : {&places.inputs, &places.outputs})
+    for (ValuePlace& p : *list) {
+      p.base = -1;
+      key += " | " + PrintPlace(p);
+      p.base = used[p.memory];
+      used[p.memory] += Words(p.layout);
+    }
+  const auto [it, fresh] = known_.try_emplace(key, 0);
+  if (fresh) {
+    try {
+      it->second = SequenceBlocks(*machine_, EmitTiles(Lower(node, places), *machine_)).cycles;
+    } catch (...) {
+      known_.erase(it);
+      throw;
+    }
+  }
+  return it->second;
+}
+
+TileProgram NodeLowering::Rule(const NodePtr& node, const NodePlaces& places) {
+  const auto tiles = [&](const std::vector<ValuePlace>& list) {
+    std::vector<TilePlace> t;
+    for (const ValuePlace& p : list)
+      t.push_back({machine_->MemoryNamed(p.memory), p.base, p.layout});
+    return t;
+  };
+  std::vector<ScratchRange> scratch = memories_.scratch;
+  for (const int m : memories_.between)
+    scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
+  return LowerNode(
+      {graph_, node, *machine_, tiles(places.inputs), tiles(places.outputs), scratch});
+}
+
+TileProgram NodeLowering::Move(const NodePtr& node, const ValuePlace& from, const ValuePlace& to) {
+  TileProgram p;
+  const auto value = [&](const char* name, TileValue::Role role, const ValuePlace& place) {
+    TileValue v;
+    v.name = name;
+    v.role = role;
+    v.memory = machine_->MemoryNamed(place.memory);
+    v.base = place.base;
+    v.words = std::max<int64_t>(Words(place.layout), 1);
+    v.layout = place.layout;
+    return p.AddValue(std::move(v));
+  };
+  MoveOp move;
+  move.from = value("x", TileValue::Role::kInput, from);
+  move.to = value("y", TileValue::Role::kOutput, to);
+  move.note = node->Describe();
+  const int turn = turn_++ % kTurns;
+  for (const int m : memories_.between) {
+    const int64_t words = machine_->memories[size_t(m)].words / kTurns;
+    p.scratch.push_back({m, turn * words, words});
+  }
+  p.scratch.insert(p.scratch.end(), memories_.scratch.begin(), memories_.scratch.end());
+  p.ops.push_back(std::move(move));
+  return p;
+}
+
+}  // namespace hsimd

@@ -1,0 +1,41 @@
+/// node_lowering.h: one node of l3 as operations on tiles, and what it costs by itself.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "l3.h"
+
+namespace hsimd {
+
+/// Of the present operands and of the results, in order.
+struct NodePlaces {
+  std::vector<ValuePlace> inputs, outputs;
+};
+/// As `hsimd_place` has them.
+NodePlaces PlacesIn(const weft::Graph& graph, const weft::NodePtr& node);
+
+class NodeLowering {
+ public:
+  /// `graph` with shape and dtype stays.
+  NodeLowering(const weft::Graph& graph, MachinePtr machine);
+  const MachinePtr& machine() const { return machine_; }
+
+  /// At places with bases. Throws kDependency where a place has none, kUnsupported, kLimit.
+  TileProgram Lower(const weft::NodePtr& node, const NodePlaces& places);
+  /// Cycles of the node by itself, its values one behind the other in their memories. Throws as Lower.
+  int64_t Measure(const weft::NodePtr& node, NodePlaces places);
+
+ private:
+  TileProgram Rule(const weft::NodePtr& node, const NodePlaces& places);
+  TileProgram Move(const weft::NodePtr& node, const ValuePlace& from, const ValuePlace& to);
+
+  const weft::Graph& graph_;
+  MachinePtr machine_;
+  MachineMemories memories_;
+  int turn_ = 0;
+  std::map<std::string, int64_t> known_;
+};
+
+}  // namespace hsimd
