@@ -1,5 +1,5 @@
-/// dependences.cc: executes the blocks one after another on histories of words: who wrote each last,
-/// and who has read it since.
+/// dependences.cc: executes the blocks one after another on histories of words: who wrote each
+/// last, and who has read it since.
 #include "dependences.h"
 
 #include <algorithm>

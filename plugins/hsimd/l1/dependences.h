@@ -1,4 +1,5 @@
-/// dependences.h: what a block program means, as least distances between starts. Private to merging.
+/// dependences.h: what a block program means, as least distances between starts. Private to
+/// merging.
 #pragma once
 
 #include <cstdint>

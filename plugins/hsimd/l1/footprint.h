@@ -1,5 +1,5 @@
-/// footprint.h: which words an instruction touches, and which ports it takes, relative to its start.
-/// Private to merging.
+/// footprint.h: which words an instruction touches, and which ports it takes, relative to its
+/// start. Private to merging.
 #pragma once
 
 #include <cstdint>

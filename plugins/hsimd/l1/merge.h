@@ -1,8 +1,9 @@
 /// merge.h: places blocks of instructions on one timeline so that what uses different slots runs
-/// side by side: double buffers, stores between loads, the tail of a node under the head of the next.
+/// side by side: double buffers, stores between loads, the tail of a node under the head of the
+/// next.
 ///
-/// The blocks one after another are the meaning of the program: which element reads which write of a
-/// word. Merging keeps it (true, anti and output dependences, by words and masks, element by
+/// The blocks one after another are the meaning of the program: which element reads which write of
+/// a word. Merging keeps it (true, anti and output dependences, by words and masks, element by
 /// element), and moves instructions, not blocks. Instructions of one block whose elements depend on
 /// each other both ways (a load of one bank of A beside the products of the other) stay at their
 /// distance. Every hazard of program.h is respected by construction: words under way, ports, slots.

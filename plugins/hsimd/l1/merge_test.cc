@@ -255,8 +255,8 @@ std::vector<uint32_t> WordsAfter(const Machine& machine, const std::vector<Instr
   return words;
 }
 
-/// The least cycles by trying all starts: distances from the sequence, word by word; slots and ports
-/// cycle by cycle. Nothing where it takes too long.
+/// The least cycles by trying all starts: distances from the sequence, word by word; slots and
+/// ports cycle by cycle. Nothing where it takes too long.
 class Exhaustive {
  public:
   Exhaustive(const Machine& machine, const std::vector<Instruction>& sequence)

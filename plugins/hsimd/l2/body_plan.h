@@ -43,8 +43,8 @@ struct BodyPass {
   int sum_memory = -1;
 };
 
-/// Nullopt, with the reason in `why`, where no memory has the ports. `temp_memories`: those that may
-/// hold temporaries.
+/// Nullopt, with the reason in `why`, where no memory has the ports. `temp_memories`: those that
+/// may hold temporaries.
 std::optional<BodyPlan> PlanBody(const Machine& machine, const RawVector& vector,
                                  const BodyPass& pass, const std::vector<int>& temp_memories,
                                  std::string* why);

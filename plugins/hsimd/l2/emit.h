@@ -10,9 +10,9 @@
 /// reads and writes in one cycle, load the blocks of A behind the products, and visit a sum again
 /// only when it is there.
 ///
-/// Throws kUnsupported naming operation, unit and memory where the machine lacks an operation or the
-/// ports for it, kLimit where scratch ranges are too small (with how many words are missing), and
-/// what VerifyTiles throws.
+/// Throws kUnsupported naming operation, unit and memory where the machine lacks an operation or
+/// the ports for it, kLimit where scratch ranges are too small (with how many words are missing),
+/// and what VerifyTiles throws.
 #pragma once
 
 #include <vector>

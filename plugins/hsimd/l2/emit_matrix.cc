@@ -1,9 +1,9 @@
 /// emit_matrix.cc: products of tiles on the matrix unit.
 ///
-/// The loops are: tiles of columns and rows whose sums fit, then the contraction, then the blocks of
-/// rows. A block of A is loaded into one bank while the products of another run; a product is one
-/// instruction over the columns of a tile. Sums lie in one of two banks, so that those of a tile are
-/// copied out while the next one is summed up.
+/// The loops are: tiles of columns and rows whose sums fit, then the contraction, then the blocks
+/// of rows. A block of A is loaded into one bank while the products of another run; a product is
+/// one instruction over the columns of a tile. Sums lie in one of two banks, so that those of a
+/// tile are copied out while the next one is summed up.
 #include <algorithm>
 
 #include "emitter.h"

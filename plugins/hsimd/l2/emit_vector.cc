@@ -322,8 +322,8 @@ class VectorEmitter {
     });
   }
 
-  /// Few points: `partial` neighbours along the innermost reduced loop have sums of their own, which
-  /// are combined in pairs at the end.
+  /// Few points: `partial` neighbours along the innermost reduced loop have sums of their own,
+  /// which are combined in pairs at the end.
   void RunPartial(const std::vector<size_t>& kept, const std::vector<size_t>& reduced,
                   const Chunking& c, int64_t partial, int sum_memory, int first_sum) {
     BodyPass first, later;

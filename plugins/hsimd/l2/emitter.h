@@ -58,8 +58,8 @@ class Emitter {
   std::vector<Instruction> out_;
 };
 
-/// Whether unit and memory ports allow an instruction of rate 1 that reads and writes these memories
-/// (-1: an immediate) in every cycle.
+/// Whether unit and memory ports allow an instruction of rate 1 that reads and writes these
+/// memories (-1: an immediate) in every cycle.
 bool PortsAllow(const Machine& machine, const std::vector<int>& reads, int write);
 /// Whether the unit's operand may name the memory.
 bool MayRead(const Machine& machine, int unit, int memory);

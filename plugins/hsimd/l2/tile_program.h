@@ -1,8 +1,8 @@
 /// tile_program.h: the middle level (l2): values at places, and operations on tiles of them.
 ///
-/// A value is a range of words in one memory, in every place of that memory's level, with the layout
-/// that says which element each word is. Operations run one after another, in the order of the list;
-/// emission (emit.h) may overlap what does not touch the same words. They are
+/// A value is a range of words in one memory, in every place of that memory's level, with the
+/// layout that says which element each word is. Operations run one after another, in the order of
+/// the list; emission (emit.h) may overlap what does not touch the same words. They are
 ///
 ///   Vector    a body of ALU operations at every point of a nest of loops; results may be combined
 ///             along loops that their stream does not follow (sums, extrema)

@@ -9,8 +9,8 @@
 ///
 /// This is a partitioned boolean quadratic problem with shared switches: NP-hard in general, linear
 /// in the nodes where the width (how many nodes a cut has to remember) is bounded, as it is for
-/// networks. Source: Scholz, Eckstein, LCTES 2002 (register allocation by PBQP); Dechter, Artificial
-/// Intelligence 113, 1999 (bucket elimination).
+/// networks. Source: Scholz, Eckstein, LCTES 2002 (register allocation by PBQP); Dechter,
+/// Artificial Intelligence 113, 1999 (bucket elimination).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct LayoutProblem {
   struct Node {
     std::string name;           ///< for messages
     std::vector<int64_t> cost;  ///< of each candidate, cycles, >= 0; at least one candidate
-    /// Of each candidate: its family, any number >= 0 (the same split of the machine in every node).
-    /// Only the baselines of one layout read it; empty: all of family 0.
+    /// Of each candidate: its family, any number >= 0 (the same split of the machine in every
+    /// node). Only the baselines of one layout read it; empty: all of family 0.
     std::vector<int> family;
   };
   struct Reader {
@@ -46,8 +46,8 @@ struct LayoutProblem {
   std::vector<Value> values;
 };
 
-/// How much the planner may do, counted in looks at table entries, so that a plan does not depend on
-/// the machine that makes it.
+/// How much the planner may do, counted in looks at table entries, so that a plan does not depend
+/// on the machine that makes it.
 struct LayoutEffort {
   int64_t work = 4'000'000'000;        ///< looks at table entries, about 1 ns each
   int64_t table_entries = 24'000'000;  ///< most entries of one table; 8 bytes each

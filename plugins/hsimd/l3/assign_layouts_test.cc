@@ -85,7 +85,8 @@ int64_t LeastByEnumeration(const LayoutProblem& problem) {
 
 /// A tree of two levels of four places: on each, two binary digits go to batch, channels, rows, or
 /// the contraction, so that a node has 100 candidates and a value 100 layouts. Costs have the shape
-/// of real ones: compute, halo of rows, sums over a cut contraction; switches cost words over links.
+/// of real ones: compute, halo of rows, sums over a cut contraction; switches cost words over
+/// links.
 class Networks {
  public:
   enum Digit {
@@ -156,8 +157,8 @@ class Networks {
   std::vector<Split> splits_;
 };
 
-/// Layers of convolutions with skips over two, and their gradients: data, weights; each value of the
-/// forward pass is read again by the backward pass.
+/// Layers of convolutions with skips over two, and their gradients: data, weights; each value of
+/// the forward pass is read again by the backward pass.
 LayoutProblem ResNetLike(int blocks, bool training) {
   Networks net;
   struct Layer {

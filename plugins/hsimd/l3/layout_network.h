@@ -1,11 +1,11 @@
 /// layout_network.h: a layout problem as cost tables. Private to the layout planner.
 ///
-/// A value with one reader is a table over its producer and that reader. Readers that share a switch
-/// meet in hubs: a hub is a variable that says in which further layout the value is made for more
-/// than one reader, or in none; a reader whose layout is neither made nor the hub's pays for a switch
-/// of its own. One hub is exact up to three readers, floor(readers / 2) hubs are always. Where the
-/// tables of so many would be too large the value gets one hub, and the other switches are charged
-/// by 1 / floor(readers / 2): a relaxation, whose least sum bounds the problem's.
+/// A value with one reader is a table over its producer and that reader. Readers that share a
+/// switch meet in hubs: a hub is a variable that says in which further layout the value is made for
+/// more than one reader, or in none; a reader whose layout is neither made nor the hub's pays for a
+/// switch of its own. One hub is exact up to three readers, floor(readers / 2) hubs are always.
+/// Where the tables of so many would be too large the value gets one hub, and the other switches
+/// are charged by 1 / floor(readers / 2): a relaxation, whose least sum bounds the problem's.
 #pragma once
 
 #include <vector>

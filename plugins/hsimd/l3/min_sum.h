@@ -1,10 +1,11 @@
-/// min_sum.h: the least sum of cost tables over variables with finite domains: elimination, where the
-/// tables stay small, and bounds where they do not. Private to the layout planner.
+/// min_sum.h: the least sum of cost tables over variables with finite domains: elimination, where
+/// the tables stay small, and bounds where they do not. Private to the layout planner.
 ///
 /// Costs are whole numbers held in double (exact below 2^53; the compiler has a vector minimum for
 /// it). Forbidden entries hold kNeverCost or more.
-/// Source: Dechter, 1999 (buckets, mini-buckets); Kolmogorov, PAMI 37, 2015 (SRMP: reparametrization
-/// of tables of more than two variables); Desmet et al., Nature 356, 1992 (dead ends).
+/// Source: Dechter, 1999 (buckets, mini-buckets); Kolmogorov, PAMI 37, 2015 (SRMP:
+/// reparametrization of tables of more than two variables); Desmet et al., Nature 356, 1992 (dead
+/// ends).
 #pragma once
 
 #include <cstdint>

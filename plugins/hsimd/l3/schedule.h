@@ -2,10 +2,10 @@
 /// computed again, by cycles, under a budget of words that is never passed: the scheduler as an
 /// algorithm on a plain problem.
 ///
-/// A value lies in a memory of the machine ("near"), off chip ("DRAM"), or in both. A node runs when
-/// its inputs are near and there is room for its outputs. Loads and stores go over one link, nodes
-/// run on the rest of the machine; the two overlap in time where the machine allows it. Room that is
-/// given back can be used from the cycle on in which its last user has finished.
+/// A value lies in a memory of the machine ("near"), off chip ("DRAM"), or in both. A node runs
+/// when its inputs are near and there is room for its outputs. Loads and stores go over one link,
+/// nodes run on the rest of the machine; the two overlap in time where the machine allows it. Room
+/// that is given back can be used from the cycle on in which its last user has finished.
 ///
 /// Copies that the core's Checkpoint made are nodes of their own here, with `after` edges that hold
 /// them back: what was marked to be computed again is, whatever the scheduler would choose.
@@ -83,10 +83,10 @@ struct Schedule {
   int recomputed = 0;  ///< runs of nodes beyond the first
 };
 
-/// Cycles never rise with the budgets when all of them grow in one proportion (or one memory's does,
-/// the others being equal). Throws weft::Error: kLimit where a budget is below the least that one
-/// node needs, telling the least, the memory and the node; InternalError for a problem out of shape;
-/// kOverflow. Deterministic.
+/// Cycles never rise with the budgets when all of them grow in one proportion (or one memory's
+/// does, the others being equal). Throws weft::Error: kLimit where a budget is below the least that
+/// one node needs, telling the least, the memory and the node; InternalError for a problem out of
+/// shape; kOverflow. Deterministic.
 Schedule PlanSchedule(const ScheduleProblem& problem, ScheduleMode mode = ScheduleMode::kPlan,
                       const ScheduleEffort& effort = {});
 
@@ -100,9 +100,9 @@ std::vector<LeastBudget> LeastBudgets(const ScheduleProblem& problem);
 /// By memory: words with which nothing ever has to leave before its last use, in the given order.
 std::vector<int64_t> FullBudgets(const ScheduleProblem& problem);
 
-/// Checks a schedule by itself, whoever made it: every node runs, with its inputs near; budgets hold
-/// in every cycle; one thing at a time on the link and on the machine; results lie off chip at the
-/// end. Throws InternalError naming the step.
+/// Checks a schedule by itself, whoever made it: every node runs, with its inputs near; budgets
+/// hold in every cycle; one thing at a time on the link and on the machine; results lie off chip at
+/// the end. Throws InternalError naming the step.
 void VerifySchedule(const ScheduleProblem& problem, const Schedule& schedule);
 
 }  // namespace hsimd

@@ -1,5 +1,5 @@
-/// schedule_test.cc: schedules against exhaustive search, budgets that are never passed, cycles that
-/// never rise with memory.
+/// schedule_test.cc: schedules against exhaustive search, budgets that are never passed, cycles
+/// that never rise with memory.
 #include "schedule.h"
 
 #include <doctest/doctest.h>
@@ -24,8 +24,8 @@ int64_t Draw(Rng& rng, int64_t low, int64_t high) {
 }
 
 /// Up to nine values: random graphs, and ladders of a forward and a backward pass, in which each
-/// step back reads what its step forward made. Costs as in notes: 20 to 400 cycles, 8 words a cycle;
-/// with `cheap`, half of the nodes take little.
+/// step back reads what its step forward made. Costs as in notes: 20 to 400 cycles, 8 words a
+/// cycle; with `cheap`, half of the nodes take little.
 ScheduleProblem SmallGraph(Rng& rng, bool ladder, bool cheap, size_t most = 9) {
   ScheduleProblem p;
   p.overlap = false;

@@ -131,7 +131,8 @@ Layout Compact(const Layout& layout);
 Layout Squeeze(const Layout& layout, int axis);
 Layout Unsqueeze(const Layout& layout, int axis);
 
-/// The places of `b` are a sum over the digits of `a`: each digit of b is made of whole digits of a.
+/// The places of `b` are a sum over the digits of `a`: each digit of b is made of whole digits of
+/// a.
 bool Refines(const Layout& a, const Layout& b);
 /// Wherever `b` wants an element, `a` has it (a's copies are b's or more): no move is needed. False
 /// also where it cannot be told (over 2^20 elements whose digits do not fit).

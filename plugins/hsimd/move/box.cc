@@ -1,10 +1,11 @@
 /// box.cc: boxes from two layouts.
 ///
-/// Along an axis, a border is an index weight at which a digit of either layout begins. Borders that
-/// divide, or are divided by, all others cut the axis into digits on which both maps are linear.
-/// Between two of them others may lie that do not fit each other (block 3 against cyclic 4): there
-/// the axis is cut at all their multiples into runs on which both maps are linear. Sizes that the
-/// digits do not fill (padding) are cut into whole blocks and a rest, as a number into its digits.
+/// Along an axis, a border is an index weight at which a digit of either layout begins. Borders
+/// that divide, or are divided by, all others cut the axis into digits on which both maps are
+/// linear. Between two of them others may lie that do not fit each other (block 3 against cyclic
+/// 4): there the axis is cut at all their multiples into runs on which both maps are linear. Sizes
+/// that the digits do not fill (padding) are cut into whole blocks and a rest, as a number into its
+/// digits.
 #include "box.h"
 
 #include <algorithm>

@@ -21,7 +21,8 @@ struct Step {
   Coords from{}, to{};  ///< what one step of the digit adds
 };
 
-/// Element d of the box lies at from + sum d_i * steps[i].from and goes to to + sum d_i * steps[i].to.
+/// Element d of the box lies at from + sum d_i * steps[i].from and goes to to + sum d_i *
+/// steps[i].to.
 struct Box {
   Coords from{}, to{};
   std::vector<Step> steps;
@@ -30,8 +31,8 @@ struct Box {
 
 /// All words that have to come from one tensor to the other, each target word once, in the fewest
 /// boxes: one if the radices of both layouts fit and nothing is padded. Where the source has an
-/// element several times, the copy in the target's own place is taken if there is one. Throws kLimit
-/// above `most` boxes.
+/// element several times, the copy in the target's own place is taken if there is one. Throws
+/// kLimit above `most` boxes.
 std::vector<Box> Refine(const Machine& machine, const TensorAt& from, const TensorAt& to,
                         int64_t most);
 

@@ -1,5 +1,5 @@
-/// hop.h: one step of a move: boxes from one memory to another by one operation of one unit (private
-/// to move/).
+/// hop.h: one step of a move: boxes from one memory to another by one operation of one unit
+/// (private to move/).
 #pragma once
 
 #include <optional>

@@ -6,14 +6,14 @@
 ///   copies    elements that stay in their PE are copied by the ALU
 ///   ring      elements that change the place under one parent are shifted by neighbours, in place;
 ///             rearrangements of few words are searched through
-///   tree      up through memories of the parents as far as places differ and down again, at shifted
-///             bases under masks, with per-level and broadcast modes where the target has copies; the
-///             hop that reorders is the cheapest one
+///   tree      up through memories of the parents as far as places differ and down again, at
+///             shifted bases under masks, with per-level and broadcast modes where the target has
+///             copies; the hop that reorders is the cheapest one
 ///
 /// Work is done on the digits that both layouts have in common (Refine in box.h): an instruction's
-/// streams are digits of addresses, its mask digits of places. Where radices do not fit, the runs in
-/// between are moved one by one. Only words of elements are read, only words of target elements and
-/// spare words are written; source and target may overlap.
+/// streams are digits of addresses, its mask digits of places. Where radices do not fit, the runs
+/// in between are moved one by one. Only words of elements are read, only words of target elements
+/// and spare words are written; source and target may overlap.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +64,9 @@ MovePlan PlanMove(const Machine& machine, const TensorAt& from, const TensorAt& 
                   const std::vector<SpareWords>& spare, const std::string& note = {},
                   const MoveEffort& effort = {});
 
-/// Any rearrangement of up to 16 words of one memory among few places, by neighbours and copies: what
-/// no layout says. Words that are not listed are not kept in the cells that are targets or spare.
-/// Throws kUnsupported where the search finds no way.
+/// Any rearrangement of up to 16 words of one memory among few places, by neighbours and copies:
+/// what no layout says. Words that are not listed are not kept in the cells that are targets or
+/// spare. Throws kUnsupported where the search finds no way.
 MovePlan PlanWords(const Machine& machine, int memory, const std::vector<WordMove>& words,
                    const std::vector<SpareWords>& spare, const std::string& note = {},
                    const MoveEffort& effort = {});

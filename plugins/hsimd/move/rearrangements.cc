@@ -4,9 +4,9 @@
 ///
 /// 4 places of 3 addresses, the third one spare; an instruction reads one address, writes one, and
 /// shifts by -1, 0 or +1, under any mask. Breadth-first search backwards from the target over all
-/// injective maps of the 8 words to the 12 cells (19,958,400). Prints the histogram as a comment and
-/// 2,000 of the 40,320 rearrangements with their least cycles: "perm cycles", where digit k of perm
-/// is the cell (address * 4 + place) from which cell k gets its word.
+/// injective maps of the 8 words to the 12 cells (19,958,400). Prints the histogram as a comment
+/// and 2,000 of the 40,320 rearrangements with their least cycles: "perm cycles", where digit k of
+/// perm is the cell (address * 4 + place) from which cell k gets its word.
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -1,9 +1,10 @@
 /// tree.cc: orders of words on the way.
 ///
-/// In a parent's memory a tensor is best for a link when word + lane is one number: the places along
-/// which the link's addresses differ become the lowest digits of the address, all else lies above.
-/// That order follows from the layout below (source side) or ahead (target side) hop by hop; on one
-/// hop the words change from the one order to the other, under masks. All hops are tried for it.
+/// In a parent's memory a tensor is best for a link when word + lane is one number: the places
+/// along which the link's addresses differ become the lowest digits of the address, all else lies
+/// above. That order follows from the layout below (source side) or ahead (target side) hop by hop;
+/// on one hop the words change from the one order to the other, under masks. All hops are tried for
+/// it.
 #include "tree.h"
 
 #include <algorithm>

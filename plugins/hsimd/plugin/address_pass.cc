@@ -75,7 +75,8 @@ Graph Address(Graph g, PassContext& ctx) {
     VerifyPlan(plan, offsets);
     WEFT_CHECK(offsets.arena_bytes <= room, kLimit,
                "values need {} words of {}, which has {} for them{}", offsets.arena_bytes,
-               memory.name, room, memory.off_chip ? "" : "; HsimdSchedule{words=..} keeps fewer there");
+               memory.name, room,
+               memory.off_chip ? "" : "; HsimdSchedule{words=..} keeps fewer there");
     for (size_t i = 0; i < entries.size(); ++i) {
       ValuePlace place = *places.find(entries[i]);
       place.base = offsets.offsets[i];

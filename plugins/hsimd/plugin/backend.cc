@@ -1,5 +1,7 @@
 /// backend.cc: the backend `hsimd`: graphs compiled by the passes of this room, and run by the
 /// simulator.
+#include "weft/runtime/backend/backend.h"
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -13,7 +15,6 @@
 #include "weft/core/module/backend_module.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/tensor/tensor.h"
-#include "weft/runtime/backend/backend.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/backend_program.h"
 #include "weft/support/check.h"
@@ -55,8 +56,7 @@ void FromWords(const std::vector<uint32_t>& words, Tensor* t) {
   if (t->dtype() == DType::kBool)
     for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = words[i] != 0;
   else if (t->dtype() == DType::kI64)
-    for (size_t i = 0; i < n; ++i)
-      static_cast<int64_t*>(t->mutable_data())[i] = int32_t(words[i]);
+    for (size_t i = 0; i < n; ++i) static_cast<int64_t*>(t->mutable_data())[i] = int32_t(words[i]);
   else
     std::memcpy(t->mutable_data(), words.data(), n * 4);
 }
@@ -77,7 +77,8 @@ class SimulatedProgram final : public BackendProgram {
         if (const ValuePlace* place = places.find(NodeEntry(g.node(id))))
           constants_.push_back({place->base, ToWords(*value, g.node(id)->Describe())});
     for (size_t i = 0; i < g.outputs.size(); ++i)
-      outputs_.push_back(OffChipAt(g.OutputName(i), *places.find(g.outputs[i]), types[g.outputs[i]]));
+      outputs_.push_back(
+          OffChipAt(g.OutputName(i), *places.find(g.outputs[i]), types[g.outputs[i]]));
     for (const NodeId id : g.GetAttr<Order>("order").nodes) {
       const NodePtr node = g.node(id);
       for (uint32_t k = 0; k < node->num_outputs(); ++k)
@@ -119,10 +120,11 @@ class SimulatedProgram final : public BackendProgram {
   }
 
   std::vector<ProgramField> Fields(const State* last) const override {
-    std::vector<ProgramField> fields = {{"predicted_cycles", program_.cycles},
-                                        {"bound_cycles", program_.bound_cycles},
-                                        {"sequence_cycles", program_.sequence_cycles},
-                                        {"instructions", int64_t(program_.program->instructions.size())}};
+    std::vector<ProgramField> fields = {
+        {"predicted_cycles", program_.cycles},
+        {"bound_cycles", program_.bound_cycles},
+        {"sequence_cycles", program_.sequence_cycles},
+        {"instructions", int64_t(program_.program->instructions.size())}};
     if (last) {
       const Execution& e = static_cast<const Machinery*>(last)->last;
       fields.push_back({"cycles", e.cycles});
@@ -187,8 +189,8 @@ class HsimdBackend final : public Backend {
     options.libraries = false;
     options.fusion = fusion_;
     Pipeline out;
-    // Kernels of several results that have nothing in common widen the graph that the layout planner
-    // goes through.
+    // Kernels of several results that have nothing in common widen the graph that the layout
+    // planner goes through.
     const Pipeline standard = StandardPipeline(options);
     for (PassSpec p : standard.passes()) {
       if (p.name == "Fusion" && fusion_) {
@@ -201,13 +203,14 @@ class HsimdBackend final : public Backend {
       out.push_back({p, {{"machine", machine_}}});
       out.push_back("InferShape");
     }
-    for (const char* p : {"HsimdMeasure", "HsimdSchedule", "HsimdAddress", "HsimdLower", "HsimdEmit",
-                          "HsimdMerge"})
+    for (const char* p :
+         {"HsimdMeasure", "HsimdSchedule", "HsimdAddress", "HsimdLower", "HsimdEmit", "HsimdMerge"})
       out.push_back(p);
     return out.ToString();
   }
 
-  std::shared_ptr<const BackendProgram> MakeProgram(const Graph& g, const CompileOptions&) override {
+  std::shared_ptr<const BackendProgram> MakeProgram(const Graph& g,
+                                                    const CompileOptions&) override {
     return std::make_shared<SimulatedProgram>(g);
   }
 

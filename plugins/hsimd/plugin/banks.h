@@ -18,14 +18,14 @@ struct ProductOperands {
 };
 std::vector<ProductOperands> ProductsOf(const weft::Graph& graph, const weft::NodePtr& node);
 
-/// Of the operands of products those that the matrix unit takes as A under these layouts: whose rows
-/// are dealt out over the PEs.
+/// Of the operands of products those that the matrix unit takes as A under these layouts: whose
+/// rows are dealt out over the PEs.
 std::vector<int> MatrixOperands(const std::vector<ProductOperands>& products,
                                 const std::vector<Layout>& operands, const Machine& machine);
 
-/// Gives the values that lie in memories of the PEs their banks: what the matrix unit takes as A lies
-/// apart from all others, as long as every node has room for its values in each bank; what has no
-/// room in the first lies in the next. Views lie where what they look at does.
+/// Gives the values that lie in memories of the PEs their banks: what the matrix unit takes as A
+/// lies apart from all others, as long as every node has room for its values in each bank; what has
+/// no room in the first lies in the next. Views lie where what they look at does.
 void AssignBanks(const weft::Graph& graph, const MachineMemories& memories, const Machine& machine,
                  PlaceMap* places);
 

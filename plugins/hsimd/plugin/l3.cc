@@ -199,16 +199,16 @@ std::vector<NodeEntry> Gradient(const NodePtr&, const std::vector<NodeEntry>& og
 }
 
 // Opaque to fusion: a place is what it makes.
-#define HSIMD_REGISTER_MOVE(Name, doc)                    \
-  WEFT_REGISTER_OP_IN(hsimd, Name)                        \
-      .describe(doc)                                      \
-      .input("x", "T, any")                               \
-      .output("y", "T", "the shape of x")                 \
-      .set_attr<FInferType>("FInferType", InferType)      \
-      .set_attr<FInferShape>("FInferShape", InferShape)   \
-      .set_attr<FCodeGen>("FCodeGen", Code)               \
+#define HSIMD_REGISTER_MOVE(Name, doc)                     \
+  WEFT_REGISTER_OP_IN(hsimd, Name)                         \
+      .describe(doc)                                       \
+      .input("x", "T, any")                                \
+      .output("y", "T", "the shape of x")                  \
+      .set_attr<FInferType>("FInferType", InferType)       \
+      .set_attr<FInferShape>("FInferShape", InferShape)    \
+      .set_attr<FCodeGen>("FCodeGen", Code)                \
       .set_attr<FFuseKind>("FFuseKind", FuseKind::kOpaque) \
-      .set_attr<FGradient>("FGradient", Gradient)         \
+      .set_attr<FGradient>("FGradient", Gradient)          \
       .example({"f32[2, 3]"})
 
 HSIMD_REGISTER_MOVE(Load, "x, brought from off chip to the memories of the PEs.");

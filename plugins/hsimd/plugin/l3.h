@@ -83,8 +83,8 @@ bool LiesOffChip(const weft::NodePtr& node);
 
 /// Roles of a machine's memories, found by what its units reach.
 struct MachineMemories {
-  int dram = -1;             ///< off chip
-  int home = -1;             ///< of the PEs: the largest, where values live
+  int dram = -1;  ///< off chip
+  int home = -1;  ///< of the PEs: the largest, where values live
   /// Memories of the PEs that values live in, `home` first, and how many words from the first on.
   struct Bank {
     int memory = 0;

@@ -1,5 +1,5 @@
-/// layout_pass.cc: HsimdLayout. Every value gets a layout in the memories of the PEs, and moves stand
-/// where two nodes want different ones.
+/// layout_pass.cc: HsimdLayout. Every value gets a layout in the memories of the PEs, and moves
+/// stand where two nodes want different ones.
 ///   needs      shape, dtype; static extents
 ///   provides   hsimd_machine, hsimd_place
 ///   preserves  shapes and dtypes
@@ -43,8 +43,7 @@ std::vector<int64_t> StaticDims(const Graph& g, const NodeEntry& e) {
 /// About what one move costs: words over the links of the way, each at its pace.
 class MoveCosts {
  public:
-  explicit MoveCosts(const Machine& machine)
-      : machine_(machine) {}
+  explicit MoveCosts(const Machine& machine) : machine_(machine) {}
   int64_t Of(const Layout& from, bool from_dram, const Layout& /*to*/, bool to_dram) const {
     const int64_t words = from.elements();
     int64_t cycles = 0;
@@ -65,7 +64,8 @@ class MoveCosts {
       for (const UnitOp& op : u.ops) {
         int64_t lanes = 1;
         for (const int l : op.indexed) lanes *= machine_.levels[size_t(l)].count;
-        best = std::min(best, op.rate.StartOf(words / lanes / machine_.PlacesOf(u.parent)) + op.latency);
+        best = std::min(best,
+                        op.rate.StartOf(words / lanes / machine_.PlacesOf(u.parent)) + op.latency);
       }
       if (best != INT64_MAX) slowest = std::max(slowest, best);
     }
@@ -113,8 +113,8 @@ class Planner {
     int problem = -1;
   };
 
-  /// By estimates first; then what is chosen is measured, and chosen again, until all that is chosen
-  /// has been measured.
+  /// By estimates first; then what is chosen is measured, and chosen again, until all that is
+  /// chosen has been measured.
   LayoutChoice Choose() {
     NodeLowering lowering(g_, machine_);
     const int64_t rounds = ctx_.option<int64_t>("rounds");
@@ -205,7 +205,8 @@ class Planner {
   /// A view in the layouts that its operand's maker and its readers have: where digits say the
   /// result, nothing moves.
   std::vector<LayoutCandidate> ViewCandidates(const NodePtr& n) {
-    const std::vector<int64_t> from = StaticDims(g_, n->inputs[0]), to = StaticDims(g_, NodeEntry(n));
+    const std::vector<int64_t> from = StaticDims(g_, n->inputs[0]),
+                               to = StaticDims(g_, NodeEntry(n));
     std::vector<LayoutCandidate> out;
     std::map<std::string, bool> seen;
     const auto add = [&](const Layout& in, const Layout& result) {
@@ -218,7 +219,8 @@ class Planner {
     };
     if (const auto it = work_.find(n->inputs[0].node->id()); it != work_.end())
       for (const LayoutCandidate& c : it->second.candidates)
-        if (auto l = Reshape(c.outputs[n->inputs[0].index], to)) add(c.outputs[n->inputs[0].index], *l);
+        if (auto l = Reshape(c.outputs[n->inputs[0].index], to))
+          add(c.outputs[n->inputs[0].index], *l);
     for (const Use& use : n->uses()) {
       if (use.control || LiesOffChip(use.user) || IsView(use.user)) continue;
       size_t slot = 0;
@@ -321,18 +323,18 @@ class Planner {
         places.set(v.entry, {dram, -1, v.layouts[0]});
       } else {
         const Work& w = work_.at(v.entry.node->id());
-        places.set(v.entry, {home, -1, w.candidates[size_t(choice[size_t(w.node)])]
-                                           .outputs[v.entry.index]});
+        places.set(v.entry,
+                   {home, -1, w.candidates[size_t(choice[size_t(w.node)])].outputs[v.entry.index]});
       }
     }
     std::map<std::pair<uint64_t, std::string>, NodeEntry> moved;
-    const auto in_layout = [&](const NodeEntry& e, const Layout& layout, bool to_dram) -> NodeEntry {
+    const auto in_layout = [&](const NodeEntry& e, const Layout& layout,
+                               bool to_dram) -> NodeEntry {
       const ValuePlace& now = *places.find(e);
       const bool in_dram = now.memory == dram;
       const std::string key = (to_dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
-      if (in_dram == to_dram &&
-          (to_dram || PrintLayout(Canonical(now.layout, *machine_)) ==
-                          PrintLayout(Canonical(layout, *machine_))))
+      if (in_dram == to_dram && (to_dram || PrintLayout(Canonical(now.layout, *machine_)) ==
+                                                PrintLayout(Canonical(layout, *machine_))))
         return e;
       NodeEntry& twin = moved[{e.key().packed(), key}];
       if (!twin) {

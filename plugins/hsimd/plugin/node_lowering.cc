@@ -40,8 +40,8 @@ TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
     for (const ValuePlace& p : *list)
       WEFT_CHECK(p.base >= 0, kDependency, "{}: a place without an address; HsimdAddress gives it",
                  node->Describe());
-  TileProgram p = MovesOnly(node) ? Move(node, places.inputs[0], places.outputs[0])
-                                  : Rule(node, places);
+  TileProgram p =
+      MovesOnly(node) ? Move(node, places.inputs[0], places.outputs[0]) : Rule(node, places);
   p.machine = machine_->name;
   VerifyTiles(p, *machine_);
   return p;
@@ -79,8 +79,7 @@ TileProgram NodeLowering::Rule(const NodePtr& node, const NodePlaces& places) {
   std::vector<ScratchRange> scratch = memories_.scratch;
   for (const int m : memories_.between)
     scratch.push_back({m, 0, machine_->memories[size_t(m)].words});
-  return LowerNode(
-      {graph_, node, *machine_, tiles(places.inputs), tiles(places.outputs), scratch});
+  return LowerNode({graph_, node, *machine_, tiles(places.inputs), tiles(places.outputs), scratch});
 }
 
 TileProgram NodeLowering::Move(const NodePtr& node, const ValuePlace& from, const ValuePlace& to) {

@@ -24,7 +24,8 @@ class NodeLowering {
 
   /// At places with bases. Throws kDependency where a place has none, kUnsupported, kLimit.
   TileProgram Lower(const weft::NodePtr& node, const NodePlaces& places);
-  /// Cycles of the node by itself, its values one behind the other in their memories. Throws as Lower.
+  /// Cycles of the node by itself, its values one behind the other in their memories. Throws as
+  /// Lower.
   int64_t Measure(const weft::NodePtr& node, NodePlaces places);
 
  private:

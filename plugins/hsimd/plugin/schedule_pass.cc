@@ -1,5 +1,5 @@
-/// schedule_pass.cc: HsimdSchedule. The order of nodes and moves, and what leaves the memories of the
-/// PEs for a time, so that the words in them stay within a budget.
+/// schedule_pass.cc: HsimdSchedule. The order of nodes and moves, and what leaves the memories of
+/// the PEs for a time, so that the words in them stay within a budget.
 ///   needs      hsimd_machine, hsimd_place, hsimd_cycles
 ///   provides   order
 ///   preserves  -; spills, refills and nodes that run again become nodes of their own
@@ -43,9 +43,9 @@ class Scheduler {
                "HsimdSchedule: percent={} words={}; expected 1 to 100, and 0 or more", percent,
                words);
     for (const MachineMemories::Bank& bank : memories_.banks)
-      problem_.memories.push_back({machine_->memories[size_t(bank.memory)].name,
-                                   words ? std::min(words, bank.words)
-                                         : bank.words * percent / 100});
+      problem_.memories.push_back(
+          {machine_->memories[size_t(bank.memory)].name,
+           words ? std::min(words, bank.words) : bank.words * percent / 100});
     for (const NodePtr& n : g_.TopoOrder()) AddNode(n);
     for (const NodeEntry& e : g_.outputs)
       if (IsOp(e.node, kStore)) problem_.values[size_t(ValueOf(e.node->inputs[0]))].to_dram = true;
@@ -107,8 +107,8 @@ class Scheduler {
     return twin;
   }
 
-  /// Loads and Stores of the graph are what brings values near and puts them out; what else is not a
-  /// variable runs.
+  /// Loads and Stores of the graph are what brings values near and puts them out; what else is not
+  /// a variable runs.
   void AddNode(const NodePtr& n) {
     if (LiesOffChip(n) || IsView(n)) return;
     if (IsOp(n, kLoad)) {
@@ -188,7 +188,8 @@ class Scheduler {
       store_of_.erase(it);
     } else {
       const std::string dram = machine_->memories[size_t(memories_.dram)].name;
-      n = AddMove(kStore, v, near_[v], {dram, -1, RowMajor(places_.find(entry_of_[v])->layout.shape)},
+      n = AddMove(kStore, v, near_[v],
+                  {dram, -1, RowMajor(places_.find(entry_of_[v])->layout.shape)},
                   problem_.values[v].store_cycles);
       ctx_.Count("spills");
     }
@@ -244,14 +245,14 @@ class Scheduler {
   PassContext& ctx_;
   MachinePtr machine_;
   MachineMemories memories_;
-  const PlaceMap places_;   // as they were: rows of nodes that are there already
+  const PlaceMap places_;  // as they were: rows of nodes that are there already
   const CyclesMap cycles_;
   ScheduleProblem problem_;
   std::unordered_map<uint64_t, int> value_of_;
   std::vector<NodeEntry> entry_of_;  // by value: where it is made first
   std::unordered_map<NodeId, int> node_of_;
-  std::vector<Running> run_of_;      // by node of the problem
-  std::map<int, NodePtr> store_of_;  // of values whose store has not run yet
+  std::vector<Running> run_of_;        // by node of the problem
+  std::map<int, NodePtr> store_of_;    // of values whose store has not run yet
   std::vector<NodeEntry> near_, far_;  // by value: where it is now
   std::map<std::pair<uint64_t, uint64_t>, NodeEntry> views_;
   std::map<uint64_t, NodeEntry> placed_;
@@ -266,7 +267,8 @@ WEFT_REGISTER_PASS(HsimdSchedule)
     .depend_graph_attr("hsimd_place")
     .depend_graph_attr("hsimd_cycles")
     .provide_graph_attr("order")
-    .option("mode", "plan", "plan; reuse: Belady in the order of the graph; dram: every node loads and stores")
+    .option("mode", "plan",
+            "plan; reuse: Belady in the order of the graph; dram: every node loads and stores")
     .option("percent", int64_t{100}, "of the words of each memory that values live in")
     .option("words", int64_t{0}, "of each, instead of percent")
     .statistic("cycles", "of the schedule")

@@ -1,5 +1,5 @@
-/// split_pass.cc: HsimdSplit. A fused node that no rule lowers is taken apart: its operators run one
-/// by one.
+/// split_pass.cc: HsimdSplit. A fused node that no rule lowers is taken apart: its operators run
+/// one by one.
 ///   needs      shape, dtype; static extents
 ///   provides   -
 ///   preserves  -

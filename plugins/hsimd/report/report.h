@@ -1,8 +1,8 @@
 /// report.h: one page in HTML about a program: what each unit does when, what lies where.
 ///
 /// The page needs no other file and no network. Parts: the numbers; the units' timeline (colours
-/// are nodes); cycles by node; addresses of every memory over time; layouts of values as tables. Its
-/// size is bounded by resolution, not by the program.
+/// are nodes); cycles by node; addresses of every memory over time; layouts of values as tables.
+/// Its size is bounded by resolution, not by the program.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 /// axes.h: what the Expr of an operator says about its dimensions; private to rules/.
 ///
-/// Reductions are taken apart: each becomes a value of its own over the axes that it depends on, and
-/// its bound variables become axes too, numbered behind those of the results.
+/// Reductions are taken apart: each becomes a value of its own over the axes that it depends on,
+/// and its bound variables become axes too, numbered behind those of the results.
 #pragma once
 
 #include <map>
@@ -67,8 +67,8 @@ struct OperatorParts {
   std::vector<std::vector<int>> input_axes;
 };
 
-/// Throws kUnsupported with the reason: dtypes beyond 32 bits, indices that are not affine, symbolic
-/// extents, reductions without an operation of the ALU.
+/// Throws kUnsupported with the reason: dtypes beyond 32 bits, indices that are not affine,
+/// symbolic extents, reductions without an operation of the ALU.
 OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node);
 
 /// A sum of products of two loads, as a ReducePart may be: which operand is which, and the axes.

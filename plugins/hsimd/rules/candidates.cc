@@ -1,9 +1,9 @@
 /// candidates.cc: layouts for the operands and results of an operator under the general rule.
 ///
 /// Every level above the PEs is dealt out to one class of axes, or to none (its places then all do
-/// the same). The PEs take a class too, or, on a machine with a matrix unit, the rows of one operand
-/// of a product together with the contraction of the other. Cost: operations of a place, the
-/// products of a place, and words that go over links where a reduced axis is dealt out.
+/// the same). The PEs take a class too, or, on a machine with a matrix unit, the rows of one
+/// operand of a product together with the contraction of the other. Cost: operations of a place,
+/// the products of a place, and words that go over links where a reduced axis is dealt out.
 #include <algorithm>
 #include <map>
 #include <set>

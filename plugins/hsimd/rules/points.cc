@@ -90,9 +90,10 @@ std::vector<Loop> Points::LoopsOf(const PointBox& box) const {
   return loops;
 }
 
-TileStream Points::StreamOf(const Buffer& buffer, const std::vector<Affine>& at, const PointBox& box,
-                            const std::vector<Loop>& loops, const std::vector<int64_t>& fixed,
-                            const std::string& what, int crossed, int64_t* crossed_stride) const {
+TileStream Points::StreamOf(const Buffer& buffer, const std::vector<Affine>& at,
+                            const PointBox& box, const std::vector<Loop>& loops,
+                            const std::vector<int64_t>& fixed, const std::string& what, int crossed,
+                            int64_t* crossed_stride) const {
   TileStream stream;
   stream.value = buffer.value;
   stream.offset = buffer.offset;

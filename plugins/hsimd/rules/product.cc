@@ -2,7 +2,8 @@
 ///
 /// The operand whose rows are dealt out over the PEs is A; the other, whose contraction is, is x.
 /// An axis of both (a batch) is walked over. Reads of x under a condition (windows with padding) go
-/// to a copy of x with zeros around it first, so that every tap is one more block of the contraction.
+/// to a copy of x with zeros around it first, so that every tap is one more block of the
+/// contraction.
 #include <algorithm>
 #include <set>
 
@@ -38,9 +39,9 @@ bool ReadsOnPe(const Buffer& buffer, const std::vector<Affine>& at, int axis,
 
 }  // namespace
 
-/// A copy of what a load reads, with zeros beyond the operand. `shifted`: an axis whose taps are dealt
-/// out over the PEs, -1: none; PE j then has a copy that is shifted by j of its taps. False where the
-/// load is guarded by anything but "inside the operand".
+/// A copy of what a load reads, with zeros beyond the operand. `shifted`: an axis whose taps are
+/// dealt out over the PEs, -1: none; PE j then has a copy that is shifted by j of its taps. False
+/// where the load is guarded by anything but "inside the operand".
 bool Lowering::Pad(const Expr& load, int shifted, Buffer* buffer, std::vector<Affine>* at) {
   const Buffer from = *buffer;
   const int64_t fan = machine_.levels.back().count;

@@ -1,15 +1,17 @@
 /// rule.h: how operators say where their operands and results may lie, and what they are on l2.
 ///
-/// A rule is an attribute of an operator, `FLayoutRule.hsimd` and `FLowerHsimd`; any plugin may give
-/// one to any operator. An operator without runs by the general rule, which reads its Expr: whatever
-/// has an affine one needs no line here. Its parts are
+/// A rule is an attribute of an operator, `FLayoutRule.hsimd` and `FLowerHsimd`; any plugin may
+/// give one to any operator. An operator without runs by the general rule, which reads its Expr:
+/// whatever has an affine one needs no line here. Its parts are
 ///
-///   axes      the dimensions of results and reductions; those that name one dimension of an operand
-///             as it is are one class, and the levels of the machine are dealt out to classes
+///   axes      the dimensions of results and reductions; those that name one dimension of an
+///             operand as it is are one class, and the levels of the machine are dealt out to
+///             classes
 ///   layouts   of every axis: upper levels first, then the local address, the PEs last, so that the
 ///             rows that a product leaves are the contraction that the next one takes
-///   products  a sum of products of two loads goes to the matrix unit, where the machine has one and
-///             the layouts put rows and contraction on the PEs; taps of a window are more contraction
+///   products  a sum of products of two loads goes to the matrix unit, where the machine has one
+///             and the layouts put rows and contraction on the PEs; taps of a window are more
+///             contraction
 ///   windows   axes that are read shifted, and those that conditions look at, stay in a place; the
 ///             points of an operator are cut into boxes in which every condition is known
 #pragma once
@@ -68,16 +70,17 @@ std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph, const w
                                                const Machine& machine);
 TileProgram LowerGeneral(const LowerRequest& request);
 
-/// Operators that declare to be views (TIsView: Reshape, Squeeze ..): the result is the operand's words under another
-/// shape, where the algebra of layouts can say it; operand and result may have one place, and then
-/// nothing is done.
+/// Operators that declare to be views (TIsView: Reshape, Squeeze ..): the result is the operand's
+/// words under another shape, where the algebra of layouts can say it; operand and result may have
+/// one place, and then nothing is done.
 bool IsView(const weft::NodePtr& node);
 std::vector<LayoutCandidate> ViewCandidates(const weft::Graph& graph, const weft::NodePtr& node,
                                             const Machine& machine);
 TileProgram LowerView(const LowerRequest& request);
 
-/// The layout in which every rule writes an axis: `levels[l]` true: the axis is dealt out over level
-/// l. Local sizes are rounded up to a multiple of `multiple[axis]`; local addresses are row-major.
+/// The layout in which every rule writes an axis: `levels[l]` true: the axis is dealt out over
+/// level l. Local sizes are rounded up to a multiple of `multiple[axis]`; local addresses are
+/// row-major.
 Layout SplitLayout(const std::vector<int64_t>& shape, const Machine& machine,
                    const std::vector<std::vector<bool>>& levels,
                    const std::vector<int64_t>& multiple = {});

@@ -85,7 +85,8 @@ class Streamer {
 
   void Plan() {
     next_.assign(machine_.memories.size(), 0);
-    // Register files: memories of the PEs that read and write in a cycle; x in one, sums in another.
+    // Register files: memories of the PEs that read and write in a cycle; x in one, sums in
+    // another.
     std::vector<int> files, stores;
     for (size_t m = 0; m < machine_.memories.size(); ++m) {
       const Memory& memory = machine_.memories[m];

@@ -2,13 +2,13 @@
 /// memories: y[M, N] = a[M, K] b[K, N], all row-major.
 ///
 /// Blocks of 16 rows lie in the PEs of a parent, A stays in them; columns of b go to all of them in
-/// tiles, pieces of the contraction at a time; sums are in the PEs until a tile is done. Buffers are
-/// given so that loads, links and products of several pieces are in flight, and the last tiles are
-/// narrow, so that little is left to store when the products end.
+/// tiles, pieces of the contraction at a time; sums are in the PEs until a tile is done. Buffers
+/// are given so that loads, links and products of several pieces are in flight, and the last tiles
+/// are narrow, so that little is left to store when the products end.
 ///
 /// Needs a matrix unit, rows that fill the PEs, a contraction of whole blocks, and links that
-/// broadcast, distribute, give a word by PE, and collect; kUnsupported otherwise, saying which. What
-/// does not fit its memories is kLimit: slice it first.
+/// broadcast, distribute, give a word by PE, and collect; kUnsupported otherwise, saying which.
+/// What does not fit its memories is kLimit: slice it first.
 #pragma once
 
 #include "../l2/tile_program.h"
