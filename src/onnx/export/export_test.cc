@@ -505,15 +505,11 @@ TEST_CASE("normalisations of every dtype: ONNX infers their types, results stay 
 }
 
 TEST_CASE("operands of two types where ONNX has one are no model of ONNX's") {
-  for (const char* text : {"graph (%x: f32[n, 3], %s: i64[2], %e: i32[2]) -> (%y) {\n"
-                           "  %y = Slice(%x, %s, %e)\n}",
-                           "graph (%x: u8[n, 3], %s: f32[], %z: i8[]) -> (%y) {\n"
-                           "  %y = DequantizeLinear(%x, %s, %z)\n}"}) {
-    CAPTURE(text);
-    const Error e = ErrorOfExport(ParseGraph(std::string("weft 1\n") + text));
-    CHECK(e.code() == ErrorCode::kUnsupported);
-    CHECK(Says(e, "does not take"));
-  }
+  const Error e =
+      ErrorOfExport(ParseGraph("weft 1\ngraph (%x: f32[n, 3], %s: i64[2], %e: i32[2]) -> (%y) {\n"
+                               "  %y = Slice(%x, %s, %e)\n}"));
+  CHECK(e.code() == ErrorCode::kUnsupported);
+  CHECK(Says(e, "does not take"));
 }
 
 TEST_CASE("operator sets: the oldest that says the same, but not older than the source") {

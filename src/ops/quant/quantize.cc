@@ -82,24 +82,27 @@ void CheckScaleExtents(InferShapeContext& ctx, const Shape& x, const Shape& scal
 }
 
 /// Those that are known before the run.
-void CheckScaleValues(InferShapeContext& ctx) {
+/// Of constants. Nothing can be divided by zero, and a quantiser that gives a scale below zero is
+/// wrong; but they multiply as any number does, and formats of few bits use the sign.
+void CheckScaleValues(InferShapeContext& ctx, bool divides) {
   const TensorPtr scale = ctx.in_constant(1);
   const float* floats = scale && scale->dtype() == DType::kF32 ? scale->data_as<float>() : nullptr;
   for (int64_t i = 0; scale && i < scale->num_elements(); ++i) {
     const double v = floats ? double(floats[i]) : scale->at(i);
-    if (v > 0 && std::isfinite(v)) continue;
+    if (std::isfinite(v) && (v > 0 || !divides)) continue;
     ThrowError(ErrorCode::kInvalidModel,
-               fmt::format("scale {} at index {} is not a finite number above zero", v, i),
+               fmt::format("scale {} at index {} is not a finite number{}", v, i,
+                           divides ? " above zero" : ""),
                {},  // inference says where
                "quantise the model again: its quantiser saw nothing but zeros, or NaN or infinity, "
                "where it took this scale from");
   }
 }
 
-void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block) {
+void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block, bool divides) {
   const Shape &x = ctx.in(0), &scale = ctx.in(1);
   UnaryShape(ctx);
-  CheckScaleValues(ctx);
+  CheckScaleValues(ctx, divides);
   if (!x.has_rank() || !scale.has_rank()) return;
   const bool single = scale.rank() <= 1 && scale.num_elements().is(1);
   const int axis = x.rank() == 0 ? 0 : single ? 0 : AxisOf(axis_attr, x.rank(), ctx.node());
@@ -172,7 +175,7 @@ void QuantizeType(InferTypeContext& ctx) {
 }
 void QuantizeShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<QuantizeParam>(ctx.node());
-  CheckScale(ctx, p.axis, p.block_size);
+  CheckScale(ctx, p.axis, p.block_size, true);
 }
 Exprs QuantizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<QuantizeParam>(n);
@@ -263,7 +266,7 @@ void DequantizeType(InferTypeContext& ctx) {
 }
 void DequantizeShape(InferShapeContext& ctx) {
   const auto& p = ParamOf<DequantizeParam>(ctx.node());
-  CheckScale(ctx, p.axis, p.block_size);
+  CheckScale(ctx, p.axis, p.block_size, false);
 }
 Exprs DequantizeCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
   const auto& p = ParamOf<DequantizeParam>(n);
@@ -374,8 +377,7 @@ WEFT_REGISTER_OP(DequantizeLinear)
         "it.\n"
         "Gradient: none, quantized values are constants. Errors: scale does not fit x "
         "(kShapeMismatch), a zero of another dtype than x (kTypeMismatch), a constant scale that "
-        "is "
-        "not finite and above zero (kInvalidModel). Source: ONNX DequantizeLinear-25.")
+        "is not finite (kInvalidModel). Source: ONNX DequantizeLinear-25.")
     .input("x", TypeDoc(kDequantizable, "T1"))
     .input("x_scale", TypeDoc(kScales, "T2"))
     .optional_input("x_zero_point", "T1", "the shape of x_scale")
