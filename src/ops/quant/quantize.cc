@@ -82,27 +82,27 @@ void CheckScaleExtents(InferShapeContext& ctx, const Shape& x, const Shape& scal
 }
 
 /// Those that are known before the run.
-/// Of constants. Nothing can be divided by zero, and a quantiser that gives a scale below zero is
-/// wrong; but they multiply as any number does, and formats of few bits use the sign.
-void CheckScaleValues(InferShapeContext& ctx, bool divides) {
+/// Of constants. A quantiser that gives a scale below zero is wrong; as factors such numbers are
+/// fine, and formats of few bits use the sign. Zero is what a DynamicQuantizeLinear finds for zeros.
+void CheckScaleValues(InferShapeContext& ctx, bool quantises) {
   const TensorPtr scale = ctx.in_constant(1);
   const float* floats = scale && scale->dtype() == DType::kF32 ? scale->data_as<float>() : nullptr;
   for (int64_t i = 0; scale && i < scale->num_elements(); ++i) {
     const double v = floats ? double(floats[i]) : scale->at(i);
-    if (std::isfinite(v) && (v > 0 || !divides)) continue;
+    if (std::isfinite(v) && (v >= 0 || !quantises)) continue;
     ThrowError(ErrorCode::kInvalidModel,
-               fmt::format("scale {} at index {} is not a finite number{}", v, i,
-                           divides ? " above zero" : ""),
+               fmt::format("scale {} at index {} is {}", v, i,
+                           std::isfinite(v) ? "below zero" : "not a finite number"),
                {},  // inference says where
                "quantise the model again: its quantiser saw nothing but zeros, or NaN or infinity, "
                "where it took this scale from");
   }
 }
 
-void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block, bool divides) {
+void CheckScale(InferShapeContext& ctx, int64_t axis_attr, int64_t block, bool quantises) {
   const Shape &x = ctx.in(0), &scale = ctx.in(1);
   UnaryShape(ctx);
-  CheckScaleValues(ctx, divides);
+  CheckScaleValues(ctx, quantises);
   if (!x.has_rank() || !scale.has_rank()) return;
   const bool single = scale.rank() <= 1 && scale.num_elements().is(1);
   const int axis = x.rank() == 0 ? 0 : single ? 0 : AxisOf(axis_attr, x.rank(), ctx.node());
@@ -351,9 +351,8 @@ WEFT_REGISTER_OP(QuantizeLinear)
         "y = saturate(round(x / scale) + zero), ties to the even neighbour; for 8-bit floats y = "
         "cast(x / scale + zero).\nscale and zero: one, one an index of `axis`, or one a block of "
         "it. Gradient: none.\n"
-        "Errors: scale does not fit x (kShapeMismatch), a constant scale that is not finite and "
-        "above "
-        "zero (kInvalidModel). Source: ONNX QuantizeLinear-25.")
+        "Errors: scale does not fit x (kShapeMismatch), a constant scale that is not finite "
+        "or below zero (kInvalidModel). Source: ONNX QuantizeLinear-25.")
     .input("x", TypeDoc(kQuantizable, "T1"))
     .input("y_scale", TypeDoc(kScales, "T2"))
     .optional_input("y_zero_point", TypeDoc(kQuantized, "T3"), "the shape of y_scale")
