@@ -5,5 +5,7 @@ hsimd_room(move
 # Writes move/rearrangements.txt, once.
 add_executable(hsimd_rearrangements EXCLUDE_FROM_ALL move/rearrangements.cc)
 target_compile_features(hsimd_rearrangements PRIVATE cxx_std_17)
-target_compile_definitions(hsimd_move_test PRIVATE
-  REARRANGEMENTS="${CMAKE_CURRENT_SOURCE_DIR}/move/rearrangements.txt")
+if(TARGET hsimd_move_test)
+  target_compile_definitions(hsimd_move_test PRIVATE
+    REARRANGEMENTS="${CMAKE_CURRENT_SOURCE_DIR}/move/rearrangements.txt")
+endif()
