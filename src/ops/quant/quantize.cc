@@ -81,10 +81,9 @@ void CheckScaleExtents(InferShapeContext& ctx, const Shape& x, const Shape& scal
   }
 }
 
-/// Those that are known before the run.
-/// Of constants. A quantiser that gives a scale below zero is wrong; as factors such numbers are
-/// fine, and formats of few bits use the sign. Zero is what a DynamicQuantizeLinear finds for
-/// zeros.
+/// Of those that are known before the run. A quantiser that gives a scale below zero is wrong; as
+/// factors such numbers are fine, and formats of few bits use the sign. Zero is what a
+/// DynamicQuantizeLinear finds for zeros.
 void CheckScaleValues(InferShapeContext& ctx, bool quantises) {
   const TensorPtr scale = ctx.in_constant(1);
   const float* floats = scale && scale->dtype() == DType::kF32 ? scale->data_as<float>() : nullptr;
