@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using weft::DType;
-using weft::Tensor;
 using namespace weft::e2e;
 
 TEST_CASE("compile and inspect ask a backend that makes programs of whole graphs") {

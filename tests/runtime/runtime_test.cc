@@ -362,7 +362,8 @@ TEST_CASE("sums down to sizes of the run: broadcast, equal and empty ones") {
       "  %t = Tanh(%x) : ?\n  %y = weft::SumTo(%t, %like) : ?\n}";
   for (const char* backend : {"cpu", "cpu:no-fusion", "ref"}) {
     Session s = SessionOf(text, backend);
-    for (const auto& [rows, to] : {std::pair(3, 1), {3, 3}, {1, 1}, {0, 0}, {0, 1}}) {
+    for (const auto& sizes : {std::pair(3, 1), {3, 3}, {1, 1}, {0, 0}, {0, 1}}) {
+      const int rows = sizes.first, to = sizes.second;
       CAPTURE(backend);
       CAPTURE(rows);
       CAPTURE(to);

@@ -161,7 +161,9 @@ TEST_CASE("steps of U-Net and the transformer are those of the reference engine"
 TEST_CASE("the same twice, and when it was stopped in between") {
   // my_optimizer has dropout: the state of the generator goes through the checkpoint.
   const std::pair<std::string, int> runs[] = {{"lenet", 2}, {"lenet", 1}, {"my_optimizer", 2}};
-  for (const auto& [program, threads] : runs) {
+  for (const auto& run : runs) {
+    const std::string& program = run.first;
+    const int threads = run.second;
     CAPTURE(program);
     CAPTURE(threads);
     const Folder dir;
@@ -502,9 +504,10 @@ TEST_CASE("the command") {
   if (!HasGpu()) {
     for (const char* device : {"gpu", "cuda"})
       for (const char* verb : {"bench", "train"}) {
-        const auto [text, rc] = Command(fmt::format("{} lenet --device {}", verb, device));
+        const auto said = Command(fmt::format("{} lenet --device {}", verb, device));
+        const std::string& text = said.first;
         CAPTURE(text);
-        CHECK(rc == 3);
+        CHECK(said.second == 3);
         CHECK(text.find("error[WEFT-E0401] session \"gpu fusion\": there is no GPU to run on") ==
               0);
       }

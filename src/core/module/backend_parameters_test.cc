@@ -30,7 +30,7 @@ struct Thrown {
 };
 Thrown Refused(const std::string& text, const std::vector<BackendParameter>& known = kKnown) {
   try {
-    BackendParameters("npu", text, known);
+    const BackendParameters taken("npu", text, known);
     return {};
   } catch (const Error& e) {
     return {e.code(), e.what()};

@@ -69,7 +69,8 @@ Exprs DequantizedMatMulCode(const NodePtr& n, const std::vector<TensorArg>& in,
   const DType t = AccumulatorOf(in[0].dtype);
   const Expr j = at(0).back();
   const Expr sum = SumOver({in[1].shape[turned ? 1 : 0]}, [&](const Indices& r) {
-    const Expr k = r[0], block = FloorDivExpr(k, Expr::Int(p.block_size));
+    const Expr& k = r[0];
+    const Expr block = FloorDivExpr(k, Expr::Int(p.block_size));
     Indices row = at(0);
     row.back() = k;
     const Indices scale = turned ? Indices{j, block} : Indices{block, j};
