@@ -105,7 +105,7 @@ class CountingStream final : public DeviceStream {
     ++CountingDevice::Get().copies_in;
     Expect(device);
     const auto* from = static_cast<const char*>(host);
-    Give([device, content = std::vector<char>(from, from + bytes)] {
+    Enqueue([device, content = std::vector<char>(from, from + bytes)] {
       Expect(device);
       std::memcpy(device, content.data(), content.size());
     });
@@ -113,16 +113,16 @@ class CountingStream final : public DeviceStream {
   void CopyOut(void* host, const void* device, int64_t bytes) override {
     ++CountingDevice::Get().copies_out;
     Expect(device);
-    Give([=] { std::memcpy(host, device, size_t(bytes)); });
+    Enqueue([=] { std::memcpy(host, device, size_t(bytes)); });
   }
   void Copy(void* to, const void* from, int64_t bytes) override {
     Expect(to);
     Expect(from);
-    Give([=] { std::memcpy(to, from, size_t(bytes)); });
+    Enqueue([=] { std::memcpy(to, from, size_t(bytes)); });
   }
   void Clear(void* device, int64_t bytes) override {
     Expect(device);
-    Give([=] {
+    Enqueue([=] {
       Expect(device);
       std::memset(device, 0, size_t(bytes));
     });
@@ -131,7 +131,7 @@ class CountingStream final : public DeviceStream {
   std::shared_ptr<Point> Mark() override { return std::make_shared<Here>(work_); }
   void Wait(const Point& point) override { point.Wait(); }
 
-  void Give(std::function<void()> work) {
+  void Enqueue(std::function<void()> work) {
     CountingDevice& d = CountingDevice::Get();
     if (d.fail_at >= 0 && d.fail_at-- <= 0) {
       d.fail_at = 0;
@@ -166,7 +166,7 @@ class CountingStream final : public DeviceStream {
   }
   void Replay(const Recording& recording) override {
     ++CountingDevice::Get().replays;
-    for (const auto& work : static_cast<const Work&>(recording).queue) Give(work);
+    for (const auto& work : static_cast<const Work&>(recording).queue) Enqueue(work);
   }
 
  private:
@@ -191,7 +191,7 @@ class CountingLauncher final : public DeviceLauncher {
   void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
     ++CountingDevice::Get().launches;
     for (size_t i = 0; i < buffers_; ++i) Expect(buffers[i]);
-    static_cast<CountingStream&>(stream).Give([cpu = cpu_,
+    static_cast<CountingStream&>(stream).Enqueue([cpu = cpu_,
                                                b = std::vector<void*>(buffers, buffers + buffers_),
                                                d = std::vector<int64_t>(dims, dims + dims_)] {
       for (const void* p : b) Expect(p);
@@ -218,7 +218,7 @@ class CountingCall final : public DeviceCall {
     std::vector<void*> out(outputs, outputs + outputs_);
     for (const void* p : in) Expect(p);
     for (const void* p : out) Expect(p);
-    static_cast<CountingStream&>(stream).Give(
+    static_cast<CountingStream&>(stream).Enqueue(
         [cpu = cpu_, in = std::move(in), out = std::move(out), scratch, bytes = scratch_bytes()] {
           if (bytes > 0) {
             if (!IsOurs(CountingDevice::Get(), scratch))
