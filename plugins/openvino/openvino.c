@@ -895,6 +895,7 @@ WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPlug
   if (num_names == 0) SortNames();
   weft_plugin_describe(info, "openvino", "1.0", "gives parts of graphs to OpenVINO");
   if (!WEFT_HAS(host, WeftHost, graph_onnx_file))
-    return host->fail(WEFT_E_PLUGIN, "this Weft has no delegates: openvino needs a newer one");
+    return host->fail(WEFT_E_PLUGIN,
+                      "this Weft has no graph_onnx_file: openvino needs a newer one");
   return host->register_delegate(&delegate);
 }

@@ -201,8 +201,6 @@ std::vector<StepTime> Profile(PySession& s, const nb::args& given) {
   return WithoutGil(s.token, Threads::kTeam, [&] { return s.session.Profile(inputs); });
 }
 
-const char* UnitOf(const StepTime& t) { return t.unit == TimeUnit::kCycles ? "cycles" : "us"; }
-
 }  // namespace
 
 void BindSession(nb::module_& m) {
@@ -211,7 +209,7 @@ void BindSession(nb::module_& m) {
       .def_ro("kind", &StepTime::kind, "'kernel', 'library', 'interpreter', 'shape', 'copy' ...")
       .def_ro("duration", &StepTime::duration, "In `unit`.")
       .def_prop_ro(
-          "unit", [](const StepTime& t) { return UnitOf(t); }, "'us' or 'cycles'.")
+          "unit", [](const StepTime& t) { return NameOf(t.unit); }, "'us' or 'cycles'.")
       .def_prop_ro(
           "microseconds",
           [](const StepTime& t) { return t.unit == TimeUnit::kMicroseconds ? t.duration : 0; },

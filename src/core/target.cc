@@ -63,6 +63,10 @@ const Target::State& Target::resolved() const {
 const TargetTraits& Target::traits() const { return resolved().traits; }
 const std::string& Target::library() const { return resolved().library; }
 const FCompute* Target::compute(const Op* op) const { return resolved().compute->find(op); }
+bool Target::has_call(std::string_view op) const {
+  const Op* found = Op::Find(op);
+  return found && compute(found);
+}
 const FEpilogue* Target::epilogue(const Op* op) const { return resolved().epilogue->find(op); }
 const FLayout* Target::layout(const Op* op) const { return resolved().layout->find(op); }
 

@@ -216,14 +216,8 @@ Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
   if (delegates.empty() || Has(given, "Delegate")) return given;
   std::string to = delegates;  // commas separate options of passes
   std::replace(to.begin(), to.end(), ',', ';');
-  PassSpec divide("Delegate", {{"to", to}, {"choice", choice}, {"only", only}, {"most", most}});
-  if (const size_t colon = choice.find(':'); colon != std::string::npos) {
-    const auto seed = TryParseInt64(choice.substr(colon + 1));
-    WEFT_CHECK(choice.substr(0, colon) == "random" && seed, kUsage,
-               "choice is all, auto, random or random:SEED, not '{}'", choice);
-    divide.options[1].value = std::string("random");
-    divide.options.push_back({"seed", *seed});
-  }
+  const PassSpec divide("Delegate",
+                        {{"to", to}, {"choice", choice}, {"only", only}, {"most", most}});
   const auto& all = given.passes();
   size_t behind = 0;
   for (size_t i = 0; i < all.size(); ++i)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "weft/support/atomic_file.h"
@@ -107,6 +108,11 @@ std::string DirectoryOf(const std::string& path) {
 std::string BaseName(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+std::string TemporaryFolder() {
+  const char* told = std::getenv("TMPDIR");
+  return told && *told ? told : "/tmp";
 }
 
 std::string JoinPath(const std::string& a, const std::string& b) {

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 
 #include "weft/support/check.h"
+#include "weft/support/file.h"
 
 namespace weft {
 namespace {
@@ -98,8 +98,7 @@ std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t
 std::shared_ptr<void> MapUnnamed(const std::vector<std::string_view>& pieces,
                                  std::vector<const char*>* places) {
   constexpr size_t kAlign = 64;
-  const char* told = std::getenv("TMPDIR");
-  const std::string folder = told && *told ? told : "/tmp";
+  const std::string folder = TemporaryFolder();
   const Closer file{MakeUnnamed(folder)};
   std::vector<size_t> begins;
   size_t at = 0;

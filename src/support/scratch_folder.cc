@@ -10,10 +10,8 @@
 namespace weft {
 
 ScratchFolder::ScratchFolder() {
-  std::error_code error;
-  std::string name = (std::filesystem::temp_directory_path(error) / "weft_XXXXXX").string();
-  WEFT_CHECK(!error && mkdtemp(name.data()), kIo, "cannot make a temporary folder '{}'", name);
-  path_ = name;
+  path_ = JoinPath(TemporaryFolder(), "weft_XXXXXX");
+  WEFT_CHECK(mkdtemp(path_.data()), kIo, "cannot make a temporary folder '{}'", path_);
 }
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;

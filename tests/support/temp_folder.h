@@ -1,14 +1,12 @@
 /// temp_folder.h: files of one test case, and what the tests of commands need besides.
 #pragma once
 
-#include <doctest/doctest.h>
-#include <stdlib.h>
-
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include "weft/support/scratch_folder.h"
 
 namespace weft::e2e {
 
@@ -27,28 +25,12 @@ inline std::string Slurp(const std::string& path) {
 }
 
 /// A folder for one test case, removed at its end.
-class TempFolder {
+class TempFolder : public ScratchFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "weft_test_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path_ = name;
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string Write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
+    std::ofstream(*this / name, std::ios::binary) << content;
     return *this / name;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace weft::e2e

@@ -97,16 +97,17 @@ int RunBench(const app::BenchOptions& options, bool json) {
     for (const double loss : r.losses) out["losses"].push_back(Number(loss));
     if (options.profile) {
       out["profile"] = Json::array();
-      const bool cycles = !r.profile.empty() && r.profile[0].unit == weft::TimeUnit::kCycles;
+      const weft::ProfileRow all = weft::SumOf(r.profile);
+      const std::string unit = weft::NameOf(all.unit);
       for (const weft::ProfileRow& s : r.profile)
         out["profile"].push_back({{"name", s.name},
                                   {"kind", s.kind},
                                   {"runs", s.how},
-                                  {cycles ? "cycles" : "us", s.duration},
+                                  {unit, s.duration},
                                   {"bytes", s.bytes},
                                   {"flops", s.flops},
-                                  {cycles ? "floor_cycles" : "floor_us", s.floor}});
-      out[cycles ? "floor_cycles" : "floor_us"] = weft::SumOf(r.profile).floor;
+                                  {"floor_" + unit, s.floor}});
+      out["floor_" + unit] = all.floor;
     }
     fmt::print("{}\n", out.dump());
     return 0;

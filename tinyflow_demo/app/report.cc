@@ -127,12 +127,8 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
       rows.begin(), rows.end(),
       [](const weft::ProfileRow& a, const weft::ProfileRow& b) { return a.duration > b.duration; });
   const weft::ProfileRow all = weft::SumOf(rows);
-  std::map<std::string, std::pair<int, weft::ProfileRow>> kinds;
-  for (const weft::ProfileRow& r : rows) {
-    auto& [count, sum] = kinds[r.kind];
-    ++count;
-    sum = weft::SumOf({sum, r});
-  }
+  std::map<std::string, std::vector<weft::ProfileRow>> kinds;
+  for (const weft::ProfileRow& r : rows) kinds[r.kind].push_back(r);
   if (all.duration <= 0) return "<p>This backend does not report the time of its steps.</p>";
   // Time, its share, and the share that the machine would need at best.
   const auto times = [&](const weft::ProfileRow& r) {
@@ -141,13 +137,14 @@ std::string Steps(std::vector<weft::ProfileRow> rows) {
     return fmt::format("<td>{:.1f}</td><td>{:.1f} %</td><td>{}</td>", r.duration,
                        100 * r.duration / all.duration, floor);
   };
-  constexpr const char* kTimes = "<th>us</th><th>share</th><th>floor</th>";
-  std::string out = fmt::format("<table><tr><th>kind</th><th>steps</th>{}</tr>", kTimes);
-  for (const auto& [kind, sum] : kinds)
-    out += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>", weft::EscapeHtml(kind), sum.first,
-                       times(sum.second));
+  const std::string headings =
+      fmt::format("<th>{}</th><th>share</th><th>floor</th>", weft::NameOf(all.unit));
+  std::string out = fmt::format("<table><tr><th>kind</th><th>steps</th>{}</tr>", headings);
+  for (const auto& [kind, of_kind] : kinds)
+    out += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>", weft::EscapeHtml(kind), of_kind.size(),
+                       times(weft::SumOf(of_kind)));
   out += fmt::format("<tr><td>all</td><td>{}</td>{}</tr></table>\n", rows.size(), times(all));
-  out += fmt::format("<table><tr><th>step</th><th>kind</th>{}<th></th></tr>", kTimes);
+  out += fmt::format("<table><tr><th>step</th><th>kind</th>{}<th></th></tr>", headings);
   for (const weft::ProfileRow& r : rows)
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td>{}<td><div class=\"bar\" "

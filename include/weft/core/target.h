@@ -68,6 +68,8 @@ class WEFT_API Target {
   const std::string& library() const;
   /// What the library has for an operator; null: nothing.
   const FCompute* compute(const Op* op) const;
+  /// Has it a call for the operator of that name? False where no such operator is registered.
+  bool has_call(std::string_view op) const;
   const FEpilogue* epilogue(const Op* op) const;
   const FLayout* layout(const Op* op) const;
 

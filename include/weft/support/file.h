@@ -26,6 +26,8 @@ WEFT_API void MakeDirectories(const std::string& path, bool is_private = false);
 WEFT_API std::string DirectoryOf(const std::string& path);
 /// "c.txt" for "a/b/c.txt".
 WEFT_API std::string BaseName(const std::string& path);
+/// Of files that nobody needs for long: $TMPDIR, else /tmp.
+WEFT_API std::string TemporaryFolder();
 /// b where it is absolute, else a/b.
 WEFT_API std::string JoinPath(const std::string& a, const std::string& b);
 

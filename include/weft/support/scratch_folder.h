@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Below the folder for temporary files ($TMPDIR, else /tmp), readable by this user only; removed
+/// Below TemporaryFolder(), readable by this user only; removed
 /// with what is in it. Throws kIo.
 class WEFT_API ScratchFolder {
  public:
@@ -15,6 +15,7 @@ class WEFT_API ScratchFolder {
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const;
 
  private:

@@ -104,9 +104,9 @@ void MatMulNBits(Lift* l) {
   const std::string scale = l->Before("Reshape", {l->input(2), l->Ints({n, blocks})});
   // What fills the last block of a column is left out where a DequantizeLinear follows.
   const bool floats = !l->input(3).empty() && l->dtype_of(l->input(3)) != DType::kU8;
-  const bool filled = !floats && wide != k;
-  const std::string q = l->Constant(filled ? Cut(*Viewed(packed, dtype, {n, wide}), k)
-                                           : Viewed(packed, dtype, {n, wide}));
+  TensorPtr codes = Viewed(packed, dtype, {n, wide});
+  if (!floats && wide != k) codes = Cut(*codes, k);
+  const std::string q = l->Constant(codes);
   const AttrDict attrs{{"axis", 1}, {"block_size", block}};
   std::string zero = l->input(3), w;
   if (floats) {

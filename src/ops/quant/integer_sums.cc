@@ -16,9 +16,9 @@ void CheckPerFilter(InferShapeContext& ctx, int i, const Shape& rows, const char
              rows.has_rank() ? "one number, or one a filter" : "one number");
   if (s.rank() == 0 || s[0].is(1)) return;
   if (rows.has_rank())
-    UnifyDims(ctx, s[0], rows[0], "the filters and their scales or zeros");
+    UnifyDims(ctx, s[0], rows[0], "the filters or columns and their scales, zeros or offsets");
   else
-    UnifyDims(ctx, s[0], 1, "the number of scales or zeros and 1");
+    UnifyDims(ctx, s[0], 1, "the number of scales, zeros or offsets and 1");
 }
 
 void CheckZeroType(InferTypeContext& ctx, int operand, int zero) {

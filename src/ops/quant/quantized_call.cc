@@ -150,8 +150,9 @@ WEFT_REGISTER_OP_IN(weft, QuantizedMatMul)
     .describe(
         "sum = sum((x - x_zero) * (w - w_zero)) + bias in i32, over the inner dimension; y is the "
         "sum, f32(sum) * scale + offset, or that rounded (ties to the even neighbour), plus "
-        "`zero`, within [low, high]; shapes as of MatMul.\nGradient: none. Source: Weft; the pass "
-        "Quantised makes it.")
+        "`zero`, within [low, high]; shapes as of MatMul.\nGradient: none. Errors: those of "
+        "MatMul; another dtype of a result (kBadAttribute); a zero of another dtype than what it "
+        "belongs to (kTypeMismatch). Source: Weft; the pass Quantised makes it.")
     .input("x", TypeDoc(kByte, "T1"))
     .input("w", TypeDoc(kByte, "T2"))
     .optional_input("scale", "f32", "one, or one a column of w")

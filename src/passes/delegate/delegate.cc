@@ -20,7 +20,9 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -173,18 +175,23 @@ class Divider {
 
   void ChooseSides() {
     const auto choice = ctx_.option<std::string>("choice");
+    constexpr std::string_view kSeeded = "random:";
+    const std::optional<int64_t> seed = choice.rfind(kSeeded, 0) == 0
+                                            ? TryParseInt64(choice.substr(kSeeded.size()))
+                                            : ctx_.option<int64_t>("seed");
     if (choice == "all") {
       for (size_t i = 0; i < order_.size(); ++i)
         if (!candidates_[i].empty()) PlaceOf(order_[i]).side = candidates_[i].front();
-    } else if (choice == "random") {
-      std::mt19937_64 rng(uint64_t(ctx_.option<int64_t>("seed")));
+    } else if (choice == "random" || (choice.rfind(kSeeded, 0) == 0 && seed)) {
+      std::mt19937_64 rng{uint64_t(*seed)};
       for (size_t i = 0; i < order_.size(); ++i) {
         if (candidates_[i].empty()) continue;
         const size_t pick = size_t(rng() % (candidates_[i].size() + 1));
         PlaceOf(order_[i]).side = pick == 0 ? kOurs : candidates_[i][pick - 1];
       }
     } else {
-      WEFT_CHECK(choice == "auto", kUsage, "choice is all, auto or random, not '{}'", choice);
+      WEFT_CHECK(choice == "auto", kUsage, "choice is all, auto, random or random:SEED, not '{}'",
+                 choice);
       const std::vector<int> sides = CheapestSides(g_, order_, candidates_, engines_);
       for (size_t i = 0; i < order_.size(); ++i) PlaceOf(order_[i]).side = sides[i];
     }

@@ -4,16 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 
 namespace weft::quantised {
 namespace {
 
 bool IsByte(DType t) { return t == DType::kU8 || t == DType::kI8; }
-
-NodeEntry InputOf(const NodePtr& n, size_t i) {
-  return i < n->num_inputs() ? n->inputs[uint32_t(i)] : NodeEntry();
-}
 
 /// Of a node QuantizeLinear or DequantizeLinear over a tensor of `rank`.
 std::optional<Scaling> ScalingBy(const TypedEdit& edit, const NodePtr& n, DType dtype, int rank) {

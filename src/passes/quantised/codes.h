@@ -44,7 +44,7 @@ std::optional<Rounded> RoundedBy(const TypedEdit& edit, const NodePtr& n);
 std::optional<Scaling> ScalingOf(const NodeEntry& scale, const NodeEntry& zero, DType dtype,
                                  int64_t axis);
 
-/// The integers that bound what becomes of a value within [low, high] (NaN: unbounded).
+/// The least and the greatest number of a dtype.
 struct Bounds {
   int64_t low = 0, high = 0;
 };

@@ -16,13 +16,8 @@ namespace {
 constexpr const char* kConv = "weft::QuantizedConv";
 constexpr const char* kMatMul = "weft::QuantizedMatMul";
 
-NodeEntry InputOf(const NodePtr& n, size_t i) {
-  return i < n->num_inputs() ? n->inputs[uint32_t(i)] : NodeEntry();
-}
-
 /// One call, as it grows.
 struct Call {
-  NodePtr first;  ///< the product
   const char* op = kMatMul;
   NodeEntry x, w, scale, x_zero, w_zero, bias, offset;
   AttrDict attrs;       ///< of the window
@@ -77,15 +72,19 @@ class Maker {
     return edit_.Add("Transpose", {e}, {{"perm", Ints{1, 0}}},
                      {Shape({s[1], s[0]}), edit_.type(e), nullptr});
   }
-  /// A constant f32 row of the filters, behind the product: [filters] with ones around it, or one
-  /// number.
-  std::optional<std::vector<float>> RowOf(const NodeEntry& e, const Call& c, int rank) const;
+  /// A constant f32 row of the filters in a tensor of `rank`, with `behind` axes behind theirs:
+  /// [filters] with ones around it, or one number.
+  std::optional<std::vector<float>> RowOf(const NodeEntry& e, int64_t filters, int rank,
+                                          int behind) const;
+  /// Axes behind that of the filters in the result of a call.
+  static int Behind(const Call& c, int rank) { return c.op == kConv ? rank - 2 : 0; }
   /// The product's operator, its operands with their scales; nothing where it is none of 8 bits.
   struct Product {
     Call call;
-    std::vector<float> scale;  ///< x_scale * w_scale, of all filters or one
-    std::vector<float> added;  ///< floats to be added; empty: none
-    TensorPtr bias;            ///< in i32, in units of the scale
+    std::vector<float> scale;             ///< x_scale * w_scale, of all filters or one
+    std::vector<float> added;             ///< floats to be added; empty: none
+    TensorPtr bias;                       ///< in i32, in units of the scale
+    bool turn_x = false, turn_w = false;  ///< read transposed
   };
   std::optional<Product> Operands(const NodePtr& n);
   bool AddBias(const NodeEntry& e, Product* p);
@@ -97,7 +96,8 @@ class Maker {
   PassContext& ctx_;
 };
 
-std::optional<std::vector<float>> Maker::RowOf(const NodeEntry& e, const Call& c, int rank) const {
+std::optional<std::vector<float>> Maker::RowOf(const NodeEntry& e, int64_t filters, int rank,
+                                               int behind) const {
   TensorPtr t = Graph::ConstantOf(e);
   const auto codes = t ? std::nullopt : CodesOf(edit_, e);
   if (codes) {
@@ -107,12 +107,10 @@ std::optional<std::vector<float>> Maker::RowOf(const NodeEntry& e, const Call& c
   if (!t || (!codes && t->dtype() != DType::kF32)) return std::nullopt;
   const std::vector<int64_t>& dims = t->dims();
   if (int(dims.size()) > rank) return std::nullopt;
-  // The axis of the filters, counted from the end.
-  const size_t behind = c.op == kConv ? size_t(rank) - 2 : 0;
   for (size_t k = 0; k < dims.size(); ++k)
-    if (dims[dims.size() - 1 - k] != 1 && k != behind) return std::nullopt;
+    if (dims[dims.size() - 1 - k] != 1 && k != size_t(behind)) return std::nullopt;
   const int64_t n = t->num_elements();
-  if (n != 1 && n != c.filters) return std::nullopt;
+  if (n != 1 && n != filters) return std::nullopt;
   std::vector<float> row;
   for (int64_t i = 0; i < n; ++i) {
     float v = float(t->at(i));
@@ -148,9 +146,7 @@ bool Maker::AddBias(const NodeEntry& e, Product* p) {
     return std::all_of(p->added.begin(), p->added.end(), [](float v) { return std::isfinite(v); });
   }
   // C of a Gemm, or B of a Conv, in floats: B is [M] and has its axis in front.
-  Call flat = p->call;
-  flat.op = kMatMul;
-  const auto row = RowOf(e, flat, 2);
+  const auto row = RowOf(e, p->call.filters, 2, 0);
   if (!row) return false;
   p->added = *row;
   return true;
@@ -165,36 +161,29 @@ std::optional<Maker::Product> Maker::Operands(const NodePtr& n) {
   const int rank = edit_.shape(w->codes).rank();
   Product p;
   Call& c = p.call;
-  c.first = n;
   c.op = conv ? kConv : kMatMul;
   c.x = x->codes;
   c.w = w->codes;
-  bool turn_x = false, turn_w = false;
   float alpha = 1;
   if (gemm) {
-    turn_x = n->attr<int64_t>("transA") != 0;
-    turn_w = n->attr<int64_t>("transB") != 0;
+    p.turn_x = n->attr<int64_t>("transA") != 0;
+    p.turn_w = n->attr<int64_t>("transB") != 0;
     alpha = float(n->attr<double>("alpha"));
     if ((InputOf(n, 2).node && n->attr<double>("beta") != 1) || !(alpha > 0) ||
         !std::isfinite(alpha))
       return std::nullopt;
   }
-  if (!w->by.single() && w->by.axis != (conv || turn_w ? 0 : rank - 1)) return std::nullopt;
+  if (!w->by.single() && w->by.axis != (conv || p.turn_w ? 0 : rank - 1)) return std::nullopt;
   if (!conv && rank == 1 && !w->by.single()) return std::nullopt;
   if (conv) c.attrs = n->attrs.dict;
-  // Shapes as they will be.
-  Call measured = c;
-  Measure(&measured);
-  c.filters = measured.filters;
-  c.terms = measured.terms;
-  if (turn_w) std::swap(c.filters, c.terms);
+  Measure(&c);
+  if (p.turn_w) std::swap(c.filters, c.terms);
   if (!SumFits(c, nullptr) || (!w->by.single() && c.filters != int64_t(w->by.scale.size())))
     return std::nullopt;
   c.x_zero = x->by.zero_entry;
   c.w_zero = w->by.zero_entry;
   for (float s : w->by.scale) p.scale.push_back(x->by.scale[0] * s * alpha);
   if (InputOf(n, 2).node && !AddBias(n->inputs[2], &p)) return std::nullopt;
-  if (turn_x || turn_w) c.attrs["turn"] = int64_t(turn_x) + 2 * int64_t(turn_w);
   return p;
 }
 
@@ -232,7 +221,7 @@ bool Maker::Dequantised(const NodePtr& n) {
     }
     if (IsOp(r, "Add") && !bounded && added.empty()) {
       const size_t other = r->inputs[0] == NodeEntry(last) ? 1 : 0;
-      const auto row = RowOf(r->inputs[uint32_t(other)], c, rank);
+      const auto row = RowOf(r->inputs[other], c.filters, rank, Behind(c, rank));
       if (!row || !edit_.shape(NodeEntry(r)).same(edit_.shape(NodeEntry(last)))) break;
       added = *row;
     } else if (IsOp(r, "Relu")) {
@@ -262,11 +251,6 @@ bool Maker::Dequantised(const NodePtr& n) {
     chain = {n};
     added = p->added;
   }
-  if (!Fuel(n)) return false;
-  const int64_t turn = c.attrs.find("turn") ? c.attrs.find("turn")->get<int64_t>() : 0;
-  c.attrs.erase("turn");
-  c.x = Transposed(c.x, (turn & 1) != 0);
-  c.w = Transposed(c.w, (turn & 2) != 0);
   AttrDict finish;
   DType to = DType::kF32;
   if (rounded) {
@@ -283,8 +267,10 @@ bool Maker::Dequantised(const NodePtr& n) {
   }
   const auto usable = [](float v) { return std::isfinite(v); };
   if (!std::all_of(p->scale.begin(), p->scale.end(), usable) ||
-      !std::all_of(added.begin(), added.end(), usable))
+      !std::all_of(added.begin(), added.end(), usable) || !Fuel(n))
     return false;
+  c.x = Transposed(c.x, p->turn_x);
+  c.w = Transposed(c.w, p->turn_w);
   c.scale = Floats(p->scale);
   if (!added.empty()) c.offset = Floats(added);
   const NodePtr y = Emit(c, finish, take, to);
@@ -306,7 +292,6 @@ bool Maker::QLinear(const NodePtr& n) {
   const auto x = scaling(1, 2, n->inputs[0]), w = scaling(4, 5, n->inputs[3]),
              y = scaling(6, 7, NodeEntry(n));
   Call c;
-  c.first = n;
   c.op = conv ? kConv : kMatMul;
   c.x = n->inputs[0];
   c.w = n->inputs[3];
@@ -337,7 +322,6 @@ bool Maker::Integer(const NodePtr& n) {
   const bool conv = IsOp(n, "ConvInteger");
   if ((!conv && !IsOp(n, "MatMulInteger")) || !n->control_deps.empty()) return false;
   Call c;
-  c.first = n;
   c.op = conv ? kConv : kMatMul;
   c.x = n->inputs[0];
   c.w = n->inputs[1];

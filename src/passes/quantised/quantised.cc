@@ -47,11 +47,9 @@ class Quantiser {
   Quantiser(Graph& g, PassContext& ctx) : g_(g), ctx_(ctx), edit_(g) {}
 
   void Run() {
-    const auto has = [&](const char* op) {
-      const Op* found = Op::Find(op);
-      return found && ctx_.target().compute(found);
-    };
-    if (!has("weft::QuantizedConv") || !has("weft::QuantizedMatMul")) return;
+    if (!ctx_.target().has_call("weft::QuantizedConv") ||
+        !ctx_.target().has_call("weft::QuantizedMatMul"))
+      return;
     for (const NodePtr& n : g_.TopoOrder())
       if (!n->is_variable() && IsOp(n, "QuantizeLinear")) MoveCodes(n);
     for (const NodePtr& n : g_.TopoOrder()) {

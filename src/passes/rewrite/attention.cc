@@ -283,8 +283,7 @@ class Former {
 };
 
 Graph Attention(Graph g, PassContext& ctx) {
-  const Op* op = Op::Find(kAttention);
-  if (op && ctx.target().compute(op)) Former(g, ctx).Run();
+  if (ctx.target().has_call(kAttention)) Former(g, ctx).Run();
   return g;
 }
 

@@ -38,9 +38,8 @@ bool OnlyProductsRead(const NodePtr& n, bool transposed = false) {
 }
 bool StaysInFewBits(const Graph& g, const NodePtr& n, const Target& target) {
   if (!IsOp(n, "DequantizeLinear") || g.is_output(n)) return false;
-  const Op* product = Op::Find("weft::DequantizedMatMul");
   const TensorPtr codes = Graph::ConstantOf(n->inputs[0]);
-  return product && target.compute(product) && codes && codes->rank() == 2 &&
+  return target.has_call("weft::DequantizedMatMul") && codes && codes->rank() == 2 &&
          DTypeBits(codes->dtype()) <= 8 && OnlyProductsRead(n);
 }
 

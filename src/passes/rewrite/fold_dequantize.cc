@@ -2,8 +2,8 @@
 /// they are stored, so that no f32 copy of them is ever made.
 ///   needs      shape, dtype
 ///   preserves  shape, dtype
-///   never      takes weights that are not constant, scales that are not finite (what ONNX defines
-///              there stays), or zeros of floats; makes a call that the target's library lacks
+///   never      takes weights that are not constant, scales that are not finite, or zeros of floats;
+///              makes a call that the target's library lacks
 ///   changes    rounding: weights of f16 and bf16 networks are not rounded to these first
 ///   cost       linear in the nodes and in the elements of scales
 ///   source     com.microsoft MatMulNBits; weight decompression of oneDNN's matmul
@@ -22,6 +22,7 @@
 #include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/typed_edit.h"
+#include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/takes_dtype.h"
@@ -31,12 +32,6 @@ namespace {
 
 constexpr const char* kDequantizedMatMul = "weft::DequantizedMatMul";
 
-int64_t IntAttr(const NodePtr& n, const char* name, int64_t otherwise) {
-  return n->has_attr(name) ? n->attr<int64_t>(name) : otherwise;
-}
-double FloatAttr(const NodePtr& n, const char* name) {
-  return n->has_attr(name) ? n->attr<double>(name) : 1;
-}
 bool IsFewBits(DType t) { return t == DType::kI8 || t == DType::kU8 || IsLowBit(t); }
 
 bool AllFinite(const Tensor& t) {
@@ -119,8 +114,8 @@ class Folder {
       g_.MergeOrigin(scaled.node, n);
       return scaled;
     };
-    y = times(y, FloatAttr(n, "alpha"));
-    const double beta = FloatAttr(n, "beta");
+    y = times(y, FloatAttr(n, "alpha", 1));
+    const double beta = FloatAttr(n, "beta", 1);
     if (n->num_inputs() < 3 || !n->inputs[2].node || beta == 0) return y;
     const NodeEntry sum = edit_.Add("Add", {y, times(n->inputs[2], beta)}, {}, NodeEntry(n));
     g_.MergeOrigin(sum.node, n);
@@ -180,8 +175,7 @@ class Folder {
 };
 
 Graph FoldDequantize(Graph g, PassContext& ctx) {
-  const Op* op = Op::Find(kDequantizedMatMul);
-  if (op && ctx.target().compute(op)) Folder(g, ctx).Run();
+  if (ctx.target().has_call(kDequantizedMatMul)) Folder(g, ctx).Run();
   return g;
 }
 

@@ -40,8 +40,8 @@ class Folder {
   Folder(Graph& g, PassContext& ctx)
       : g_(g),
         ctx_(ctx),
-        has_gemm_(Has("Gemm")),
-        has_transposed_(Has(kTransposedMatMul)),
+        has_gemm_(ctx_.target().has_call("Gemm")),
+        has_transposed_(ctx_.target().has_call(kTransposedMatMul)),
         edit_(g) {}
 
   void Run() {
@@ -51,10 +51,6 @@ class Folder {
   }
 
  private:
-  bool Has(const char* name) const {
-    const Op* op = Op::Find(name);
-    return op && ctx_.target().compute(op);
-  }
   static bool IsProduct(const NodePtr& n) { return IsOp(n, "MatMul") || IsOp(n, "Gemm"); }
 
   /// The product that stands for `n` and the Transpose which alone reads it; without one, `n`.

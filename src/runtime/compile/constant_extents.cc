@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "plan_graph.h"
@@ -23,32 +25,16 @@ std::vector<NodePtr> InputsAndState(const Graph& graph) {
   return all;
 }
 
-/// Names, sorted, of what `note(dimension, &names)` adds for each known dimension.
-template <class Note>
-std::vector<std::string> NamesIn(const Graph& graph, const Note& note) {
-  std::vector<std::string> names;
-  for (const NodePtr& v : InputsAndState(graph))
-    if (const std::optional<Shape> shape = DeclaredShape(v); shape && shape->has_rank())
-      for (SymInt d : shape->dims())
-        if (d.known()) note(d, &names);
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
-/// Those that are dimensions by themselves, whose values a run tells.
-std::vector<std::string> ToldSymbols(const Graph& graph) {
-  return NamesIn(graph, [](SymInt d, std::vector<std::string>* names) {
-    if (d.is_symbol()) names->push_back(d.symbol_name());
-  });
-}
-
 }  // namespace
 
 std::vector<std::string> ExtentSymbols(const Graph& graph) {
-  return NamesIn(graph, [](SymInt d, std::vector<std::string>* names) {
-    for (SymInt s : d.Symbols()) names->push_back(s.symbol_name());
-  });
+  std::set<std::string> names;
+  for (const NodePtr& v : InputsAndState(graph))
+    if (const std::optional<Shape> shape = DeclaredShape(v); shape && shape->has_rank())
+      for (SymInt d : shape->dims())
+        if (d.known())
+          for (SymInt s : d.Symbols()) names.insert(s.symbol_name());
+  return {names.begin(), names.end()};
 }
 
 void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g) {
@@ -92,12 +78,14 @@ std::unique_ptr<Program::Impl> CompilePerExtents(Graph graph, const CompileOptio
   quiet.limits = options.passes.limits;
   quiet.faults = options.passes.faults;
   graph = ProvideTypes(std::move(graph), quiet);
-  const std::vector<std::string> told = ToldSymbols(graph);
+  const std::vector<SymbolPlace> told = SymbolPlaces(graph);
   for (const std::string& s : ExtentSymbols(graph))
-    WEFT_CHECK(std::binary_search(told.begin(), told.end(), s), kUnsupported,
-               "backend '{}' compiles for constant dimensions, and none of an input is '{}' alone, "
-               "which would tell its value",
-               backend->name(), s);
+    WEFT_CHECK(
+        std::any_of(told.begin(), told.end(), [&](const SymbolPlace& p) { return p.symbol == s; }),
+        kUnsupported,
+        "backend '{}' compiles for constant dimensions, and none of an input is '{}' alone, "
+        "which would tell its value",
+        backend->name(), s);
   // What the caller of Compile watches ends with it.
   CompileOptions later = options;
   later.passes = quiet;

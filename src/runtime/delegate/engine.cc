@@ -9,6 +9,7 @@
 
 #include "runtime/compile/constant_extents.h"
 #include "runtime/program/program_impl.h"
+#include "weft/core/graph/accessors.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/body_types.h"
@@ -78,9 +79,7 @@ RegionBody BodyFor(const ComputeRequest& q) {
   const ShapeMap& shapes = out.graph->GetAttr<ShapeMap>("shape");
   const auto is_static = [&](size_t i) { return shapes[NodeEntry(inputs[i])].is_static(); };
   // Some are there for their dimensions.
-  const auto is_read = [&](size_t i) {
-    return !inputs[i]->uses().empty() || out.graph->is_output(inputs[i]);
-  };
+  const auto is_read = [&](size_t i) { return IsRead(*out.graph, NodeEntry(inputs[i])); };
   bool fits = true;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!q.constants[i] && is_read(i)) out.read.push_back(i);
@@ -213,7 +212,7 @@ bool IsForAnyExtents(const DelegateSpec& spec, const Graph& body) {
     return false;
   const std::vector<NodePtr> inputs = body.inputs();
   return std::all_of(inputs.begin(), inputs.end(),
-                     [&](const NodePtr& p) { return !p->uses().empty() || body.is_output(p); });
+                     [&](const NodePtr& p) { return IsRead(body, NodeEntry(p)); });
 }
 /// In place of extents in the key of an engine.
 const std::vector<int64_t> kAnyExtents = {-1};

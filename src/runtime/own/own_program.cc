@@ -93,16 +93,6 @@ void ProgramRun::SetMemory(const RunMemory& memory) {
   impl_.state.bytes_moved = memory.bytes_moved;
 }
 
-namespace {
-
-/// A dimension that gives a symbol its value.
-struct SymbolPlace {
-  size_t operand;  ///< of inputs, then state variables
-  size_t axis;
-  std::string symbol;
-  std::string where;  ///< for messages
-};
-
 std::vector<SymbolPlace> SymbolPlaces(const Graph& graph) {
   std::vector<SymbolPlace> places;
   size_t operand = 0;
@@ -118,6 +108,8 @@ std::vector<SymbolPlace> SymbolPlaces(const Graph& graph) {
   for (const NodePtr& v : StateVariables(graph)) note(v, "variable");
   return places;
 }
+
+namespace {
 
 class OwnProgram final : public Program::Impl {
  public:

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/program/program_impl.h"
@@ -18,6 +19,15 @@ std::unique_ptr<Program::Impl> MakeAnyProgram(Graph compiled,
                                               const std::shared_ptr<Backend>& backend,
                                               const CompileOptions& options,
                                               const std::vector<NamedBytes>& saved = {});
+
+/// A dimension of an input or state variable that is a symbol by itself: a run tells its value.
+struct SymbolPlace {
+  size_t operand;  ///< of inputs, then state variables
+  size_t axis;
+  std::string symbol;
+  std::string where;  ///< for messages
+};
+std::vector<SymbolPlace> SymbolPlaces(const Graph& graph);
 
 /// Makes the program for these values of symbols; called by any thread; never null.
 using MakeAtExtents =

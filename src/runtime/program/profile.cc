@@ -130,7 +130,7 @@ std::string ProfileTable(std::vector<ProfileRow> rows, const Machine& machine, d
   if (rows.empty()) return "this backend does not report the time of its steps\n";
   ProfileRow all = SumOf(rows);
   const bool cycles = all.unit == TimeUnit::kCycles;
-  const char* unit = cycles ? "cycles" : "us";
+  const char* unit = NameOf(all.unit);
   const std::vector<ProfileTrack> tracks = TracksOf(rows);
   std::map<size_t, double> starts;  // by step
   for (const PlacedRow& p : PlaceRows(rows)) starts[p.row->step] = p.start;

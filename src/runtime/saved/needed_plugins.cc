@@ -61,8 +61,7 @@ void NeededPlugins::AddGraph(const Graph& graph) {
 std::string NeededPlugins::ToText() const {
   std::string out;
   for (const auto& [plugin, items] : needed_) {
-    const auto version = versions_.find(plugin);
-    out += plugin + "\t" + (version == versions_.end() ? "" : version->second);
+    out += plugin + "\t" + versions_.at(plugin);
     for (const auto& [kind, name] : items) out += "\t" + kind + "\t" + name;
     out += "\n";
   }

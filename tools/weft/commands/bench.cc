@@ -165,20 +165,21 @@ void ExportProfile(const std::string& path, const std::vector<PassRecord>& passe
   }
   trace.Counter(kArena, at_us, session.arena_bytes());
   // Tracks side by side, as they ran; a cycle is drawn as a microsecond.
-  const bool cycles = !steps.empty() && steps[0].unit == TimeUnit::kCycles;
+  const TimeUnit counted = SumOf(steps).unit;
+  const std::string unit = NameOf(counted);
+  const std::string suffix = counted == TimeUnit::kCycles ? " (cycles)" : "";
   std::map<std::string, int> number_of;  // by track
   for (const ProfileTrack& t : tracks) {
     const int number = kSteps + int(number_of.size());
     number_of.emplace(t.name, number);
-    trace.NameTrack(number, (t.name.empty() ? "steps" : t.name) + (cycles ? " (cycles)" : ""));
+    trace.NameTrack(number, (t.name.empty() ? "steps" : t.name) + suffix);
   }
   double end_us = at_us;
   for (const PlacedRow& p : PlaceRows(steps)) {
     const ProfileRow& r = *p.row;
     const auto track = number_of.find(r.track);
-    Json args = {{"step", r.step},   {"times", r.times},
-                 {"runs", r.how},    {"bytes", r.bytes},
-                 {"flops", r.flops}, {cycles ? "floor_cycles" : "floor_us", r.floor}};
+    Json args = {{"step", r.step},   {"times", r.times}, {"runs", r.how},
+                 {"bytes", r.bytes}, {"flops", r.flops}, {"floor_" + unit, r.floor}};
     if (r.origin) args["of"] = *r.origin;
     trace.Span(track == number_of.end() ? kSteps : track->second,
                r.in.empty() ? r.name : r.in + ": " + r.name, r.kind, at_us + p.start, r.duration,
@@ -260,7 +261,7 @@ int RunBench(const Args& a) {
     if (a.engine.calls.tune) out["tuned"] = {{"timed", tuning.stored}, {"known", tuning.found}};
     if (a.profile && !interrupted) {
       Json rows = Json::array();
-      const bool cycles = !profile.empty() && profile[0].unit == TimeUnit::kCycles;
+      const std::string unit = NameOf(SumOf(profile).unit);
       const std::vector<PlacedRow> placed = PlaceRows(profile);
       for (const ProfileRow& r : profile)
         rows.push_back({{"step", r.step},
@@ -269,14 +270,14 @@ int RunBench(const Args& a) {
                         {"kind", r.kind},
                         {"times", r.times},
                         {"runs", r.how},
-                        {cycles ? "cycles" : "us", r.duration},
+                        {unit, r.duration},
                         {"bytes", r.bytes},
                         {"flops", r.flops},
-                        {cycles ? "floor_cycles" : "floor_us", r.floor},
+                        {"floor_" + unit, r.floor},
                         {"track", r.track},
                         {"start", placed[r.step - 1].start}});
       out["profile"] = std::move(rows);
-      out[cycles ? "floor_cycles" : "floor_us"] = SumOf(profile).floor;
+      out["floor_" + unit] = SumOf(profile).floor;
       Json tracks = Json::array();
       for (const ProfileTrack& t : TracksOf(profile))
         tracks.push_back(

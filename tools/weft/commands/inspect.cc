@@ -196,7 +196,10 @@ void CountFlops(const Graph& imported, const Graph& typed, const GivenDims& give
 /// the one that `weft run` takes.
 std::string PeakBackend(const std::string& support) {
   try {
-    if (!support.empty()) return GetBackend(support), support;
+    if (!support.empty()) {
+      GetBackend(support);
+      return support;
+    }
   } catch (const Error&) {
     // An architecture, or a delegate: its memory is known where it runs.
   }

@@ -17,6 +17,11 @@ WEFT_API bool IsOnlyReadBy(const Graph& g, const NodeEntry& e, const NodePtr& re
 /// Does a node read `e`, or is it an output of the graph?
 WEFT_API bool IsRead(const Graph& g, const NodeEntry& e);
 
+/// Operand i; null where it is absent or beyond those that are given.
+inline NodeEntry InputOf(const NodePtr& n, size_t i) {
+  return i < n->num_inputs() ? n->inputs[i] : NodeEntry();
+}
+
 /// The constant of one element behind an entry, whatever its rank and dtype; nullopt for any other
 /// entry.
 WEFT_API std::optional<double> ScalarConstant(const NodeEntry& e);

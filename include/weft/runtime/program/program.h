@@ -74,6 +74,8 @@ struct IoSpec {
 
 /// What the time of a step is counted in.
 enum class TimeUnit : uint8_t { kMicroseconds, kCycles };
+/// As it stands in tables and keys.
+constexpr const char* NameOf(TimeUnit unit) { return unit == TimeUnit::kCycles ? "cycles" : "us"; }
 
 /// One step of one run, as the profiler saw it. A step of a body that ran several times has the
 /// sums of all of them.

@@ -1,20 +1,15 @@
 /// compressed_product.cc: see compressed_product.h.
 #include "compressed_product.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/made_once.h"
 #include "backends/cpu/util/packed_memory.h"
 #include "few_rows_kernel.h"
 #include "weft/support/checked.h"
@@ -23,15 +18,6 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kPieceProducts = 65536;  // that a team is worth waking for
-
-/// Threads that a region begun here would have.
-int TeamAtHand() {
-#ifdef _OPENMP
-  return omp_in_parallel() ? 1 : omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
 
 bool IsSmallInteger(DType t) {
   return t == DType::kI2 || t == DType::kU2 || t == DType::kI4 || t == DType::kU4 ||
@@ -95,7 +81,8 @@ FloatForm FloatFormOf(DType t, const std::vector<bool>& used) {
   }
 }
 
-/// A constant packed is worth no more than this times the factor of its format.
+/// Codes are at most 57344 (e5m2) and a format's factor 2^8: their product with a scale below this
+/// stays in f32.
 constexpr float kGreatestScale = 0x1p100f;
 
 }  // namespace
@@ -104,8 +91,34 @@ bool CompressedProduct::Takes(DType codes) {
   return IsSmallInteger(codes) || (IsSmallFloat(codes) && codes != DType::kF8E8M0);
 }
 
+namespace {
+
+using PackedKey =
+    std::tuple<std::string, std::string, std::string, int64_t, int64_t, int64_t, bool>;
+PackedKey KeyOf(const CompressedWeight& w) {
+  return {NameOfConstant(*w.codes),
+          NameOfConstant(*w.scale),
+          w.zero ? NameOfConstant(*w.zero) : std::string(),
+          w.depth,
+          w.columns,
+          w.block,
+          w.transposed};
+}
+
+}  // namespace
+
+/// One for all products with a matrix.
+struct CompressedProduct::Table {
+  static MadeOnce<PackedKey, Packed>& Get() {
+    static auto* const table = new MadeOnce<PackedKey, Packed>;
+    return *table;
+  }
+};
+
 bool CompressedProduct::Takes(const CompressedWeight& w) {
   if (!w.codes || !w.scale || !Takes(w.codes->dtype()) || w.block <= 0) return false;
+  // Looked at once a weight, not once for every set of extents that a call is made for.
+  if (Table::Get().Find(KeyOf(w))) return true;
   for (int64_t i = 0; i < w.scale->num_elements(); ++i)
     if (!(std::abs(w.scale->at(i)) < kGreatestScale)) return false;
   if (!w.zero || IsSmallInteger(w.zero->dtype())) return true;
@@ -214,33 +227,12 @@ void CompressedProduct::Packed::PackStrip(int64_t s, uint8_t* panels) const {
   }
 }
 
-std::shared_ptr<const CompressedProduct::Packed> CompressedProduct::PackedOf(
-    const CompressedWeight& w) {
-  using Key = std::tuple<std::string, std::string, std::string, int64_t, int64_t, int64_t, bool>;
-  static std::mutex mutex;
-  static auto* const made = new std::map<Key, std::weak_ptr<const Packed>>;
-  const Key key{NameOfConstant(*w.codes),
-                NameOfConstant(*w.scale),
-                w.zero ? NameOfConstant(*w.zero) : std::string(),
-                w.depth,
-                w.columns,
-                w.block,
-                w.transposed};
-  const std::lock_guard lock(mutex);
-  for (auto it = made->begin(); it != made->end();)
-    it = it->second.expired() ? made->erase(it) : std::next(it);
-  std::weak_ptr<const Packed>& known = (*made)[key];
-  if (auto packed = known.lock()) return packed;
-  auto packed = std::make_shared<const Packed>(w);
-  known = packed;
-  return packed;
-}
-
 CompressedProduct::CompressedProduct(const CompressedWeight& weight)
     : depth_(weight.depth),
       columns_(weight.columns),
       block_(std::min(weight.block, weight.depth)),
-      packed_(PackedOf(weight)) {}
+      packed_(Table::Get().Get(KeyOf(weight),
+                               [&] { return std::make_shared<const Packed>(weight); })) {}
 
 std::pair<const void*, int64_t> CompressedProduct::packed() const {
   return {packed_->memory.get(), packed_->bytes};

@@ -32,7 +32,8 @@ class CompressedProduct {
  public:
   /// Integers and floats of at most 8 bits.
   static bool Takes(DType codes);
-  /// Finite scales, whole zeros; and a dtype that it takes.
+  /// A dtype that it takes; scales below 2^100, so that no product of a code and a scale leaves f32;
+  /// no zeros that are fractions.
   static bool Takes(const CompressedWeight& weight);
   explicit CompressedProduct(const CompressedWeight& weight);
   /// Floats that Run needs to arrange x in: none where it reads x where it lies.
@@ -47,8 +48,7 @@ class CompressedProduct {
 
  private:
   struct Packed;
-  /// One for all products with the matrix.
-  static std::shared_ptr<const Packed> PackedOf(const CompressedWeight& weight);
+  struct Table;
   void RunFew(const CompressedTile& tile, const CompressedKernel& kernel) const;
   void RunMany(const CompressedTile& tile, const CompressedKernel& kernel) const;
 

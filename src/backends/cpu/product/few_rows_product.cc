@@ -1,17 +1,12 @@
 /// few_rows_product.cc: the matrix as panels of columns, and the panels by the team of threads.
 #include "few_rows_product.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 
 #include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/made_once.h"
 #include "backends/cpu/util/packed_memory.h"
 #include "weft/support/checked.h"
 
@@ -32,15 +27,6 @@ int64_t EndOf(int64_t p, int64_t columns) {
 }
 
 int64_t Padded(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes; }
-
-/// Threads that a region begun here would have.
-int TeamAtHand() {
-#ifdef _OPENMP
-  return omp_in_parallel() ? 1 : omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
 
 }  // namespace
 
@@ -63,14 +49,16 @@ std::shared_ptr<const FewRowsProduct::Panels> FewRowsProduct::PanelsOf(const Ten
                                                                        int64_t column_step) {
   // Steps of an unrolled loop multiply by one matrix, which stays in the caches as one.
   using Key = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
-  static std::mutex mutex;
-  static auto* const made = new std::map<Key, std::weak_ptr<const Panels>>;
+  static auto* const made = new MadeOnce<Key, Panels>;
   const Key key{NameOfConstant(*matrix), depth, columns, row_step, column_step};
-  const std::lock_guard lock(mutex);
-  for (auto it = made->begin(); it != made->end();)
-    it = it->second.expired() ? made->erase(it) : std::next(it);
-  std::weak_ptr<const Panels>& known = (*made)[key];
-  if (auto panels = known.lock()) return panels;
+  return made->Get(key, [&] { return MakePanels(matrix, depth, columns, row_step, column_step); });
+}
+
+std::shared_ptr<const FewRowsProduct::Panels> FewRowsProduct::MakePanels(const TensorPtr& matrix,
+                                                                         int64_t depth,
+                                                                         int64_t columns,
+                                                                         int64_t row_step,
+                                                                         int64_t column_step) {
   const int64_t all = CheckedMul(depth, Padded(columns));
   auto panels =
       std::make_shared<Panels>(Panels{matrix, PackedMemory(all), all * int64_t{sizeof(float)}});
@@ -88,7 +76,6 @@ std::shared_ptr<const FewRowsProduct::Panels> FewRowsProduct::PanelsOf(const Ten
               }
             });
   DropSubnormals(floats, all);
-  known = panels;
   return panels;
 }
 

@@ -39,6 +39,9 @@ class FewRowsProduct {
   static std::shared_ptr<const Panels> PanelsOf(const TensorPtr& matrix, int64_t depth,
                                                 int64_t columns, int64_t row_step,
                                                 int64_t column_step);
+  static std::shared_ptr<const Panels> MakePanels(const TensorPtr& matrix, int64_t depth,
+                                                  int64_t columns, int64_t row_step,
+                                                  int64_t column_step);
   int64_t depth_, columns_;
   std::shared_ptr<const Panels> panels_;
   mutable std::atomic<unsigned> turn_{0};  ///< products so far

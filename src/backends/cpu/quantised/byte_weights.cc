@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 
+#include "backends/cpu/util/made_once.h"
 #include "backends/cpu/util/packed_memory.h"
 #include "weft/support/checked.h"
 
@@ -45,20 +44,10 @@ int64_t PackedSize(const ByteMatrix& m, int64_t groups) {
   return CheckedMul(one, groups);
 }
 
-std::shared_ptr<const PackedBytes> PackedBytesOf(const TensorPtr& weights, const ByteMatrix& m,
-                                                 int64_t groups, int64_t group_step) {
-  using Key = std::tuple<std::string, int64_t, std::vector<int64_t>>;
-  static std::mutex mutex;
-  static auto* const made = new std::map<Key, std::weak_ptr<const PackedBytes>>;
-  const Key key{NameOfConstant(*weights),
-                groups,
-                {m.columns, m.num_runs, m.run_length, m.run_step, m.column_step, m.inner,
-                 m.inner_step, m.outer_step, group_step}};
-  const std::lock_guard lock(mutex);
-  for (auto it = made->begin(); it != made->end();)
-    it = it->second.expired() ? made->erase(it) : std::next(it);
-  std::weak_ptr<const PackedBytes>& known = (*made)[key];
-  if (auto packed = known.lock()) return packed;
+namespace {
+
+std::shared_ptr<const PackedBytes> Pack(const TensorPtr& weights, const ByteMatrix& m,
+                                        int64_t groups, int64_t group_step) {
   auto packed = std::make_shared<PackedBytes>();
   packed->source = weights;
   packed->bytes = PackedSize(m, groups);
@@ -71,8 +60,20 @@ std::shared_ptr<const PackedBytes> PackedBytesOf(const TensorPtr& weights, const
               sums + g * m.padded_columns());
   packed->panels = panels;
   packed->sums = sums;
-  known = packed;
   return packed;
+}
+
+}  // namespace
+
+std::shared_ptr<const PackedBytes> PackedBytesOf(const TensorPtr& weights, const ByteMatrix& m,
+                                                 int64_t groups, int64_t group_step) {
+  using Key = std::tuple<std::string, int64_t, std::vector<int64_t>>;
+  static auto* const made = new MadeOnce<Key, PackedBytes>;
+  const Key key{NameOfConstant(*weights),
+                groups,
+                {m.columns, m.num_runs, m.run_length, m.run_step, m.column_step, m.inner,
+                 m.inner_step, m.outer_step, group_step}};
+  return made->Get(key, [&] { return Pack(weights, m, groups, group_step); });
 }
 
 }  // namespace weft::cpu

@@ -11,7 +11,7 @@
 namespace weft::cpu {
 namespace {
 
-int64_t Padded(int64_t columns) { return (columns + kByteLanes - 1) / kByteLanes * kByteLanes; }
+int64_t Padded(int64_t columns) { return CheckedRoundUp(columns, kByteLanes); }
 
 /// The byte at `i`, as what it stands for.
 int32_t ByteAt(const void* p, int64_t i, bool is_signed) {

@@ -2,10 +2,23 @@
 /// with OpenMP.
 #pragma once
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <algorithm>
 #include <cstdint>
 
 namespace weft::cpu {
+
+/// Threads that a region begun here would have.
+inline int TeamAtHand() {
+#ifdef _OPENMP
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
 
 /// body(first, last) over [0, n) in pieces of `piece`, by the team where there are several. (A
 /// parallel region of one thread costs as much as a small product.)

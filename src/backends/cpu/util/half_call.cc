@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "for_pieces.h"
+#include "made_once.h"
 #include "threads.h"
 #include "weft/core/tensor/dtype.h"
 #include "weft/runtime/backend/packing_call.h"
@@ -74,33 +74,17 @@ struct Widened {
   TensorPtr source, wide;
 };
 
-class WidenedTable {
- public:
-  std::shared_ptr<const Widened> Get(const TensorPtr& source) {
-    std::lock_guard lock(mutex_);
-    for (auto it = table_.begin(); it != table_.end();)
-      it = it->second.expired() ? table_.erase(it) : std::next(it);
-    std::weak_ptr<const Widened>& place = table_[source.get()];
-    if (auto known = place.lock()) return known;
+std::shared_ptr<const Widened> WidenedOf(const TensorPtr& source) {
+  static auto* const made = new MadeOnce<const Tensor*, Widened>;
+  return made->Get(source.get(), [&] {
     auto wide = std::make_shared<Tensor>(DType::kF32, source->dims());
     auto* const to = wide->mutable_data_as<float>();
     const DType t = source->dtype();
     const void* const from = source->data();
     ForPieces(wide->num_elements(), kPiece,
               [&](int64_t first, int64_t last) { WidenHalves(t, from, to, first, last); });
-    const auto made = std::make_shared<const Widened>(Widened{source, std::move(wide)});
-    place = made;
-    return made;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<const Tensor*, std::weak_ptr<const Widened>> table_;
-};
-
-WidenedTable& Table() {
-  static auto* table = new WidenedTable;
-  return *table;
+    return std::make_shared<const Widened>(Widened{source, std::move(wide)});
+  });
 }
 
 /// An operand or a result of half precision, and where it stands in f32.
@@ -185,7 +169,7 @@ std::unique_ptr<PreparedCall> PrepareHalves(const FCompute& prepare, const Compu
     HalfTensor t{i, q.input_types[i], CheckedProduct(q.input_dims[i]), 0, nullptr};
     q.input_types[i] = DType::kF32;
     if (i < q.constants.size() && q.constants[i]) {
-      t.widened = Table().Get(q.constants[i]);
+      t.widened = WidenedOf(q.constants[i]);
       q.constants[i] = t.widened->wide;
     }
     in.push_back(std::move(t));
