@@ -28,6 +28,12 @@ int64_t Machine::PlacesOf(int level) const {
   return places;
 }
 
+int64_t Machine::WordsAbove(const UnitOp& op) const {
+  int64_t words = 1;
+  for (const int l : op.indexed) words *= levels[size_t(l)].count;
+  return words;
+}
+
 int Machine::LevelNamed(std::string_view name) const { return IndexNamed(levels, name); }
 int Machine::MemoryNamed(std::string_view name) const { return IndexNamed(memories, name); }
 int Machine::UnitNamed(std::string_view name) const { return IndexNamed(units, name); }

@@ -84,6 +84,9 @@ struct Machine {
   std::vector<std::string> assumed;
 
   int64_t PlacesOf(int level) const;  ///< in the whole machine
+  /// Words of the parent's memory that an element of a link touches in one place of the parent: the
+  /// product of the counts of op.indexed; 1 where nothing is indexed.
+  int64_t WordsAbove(const UnitOp& op) const;
   int pe() const { return int(levels.size()) - 1; }
   /// -1 where there is none of that name.
   int LevelNamed(std::string_view name) const;
