@@ -84,10 +84,7 @@ class Finder {
     if (i.elements() == 1) return false;
     const Unit& unit = m_.units[size_t(i.unit)];
     // Counters from the smallest step on: each must step over all that those before it reach.
-    int64_t width = 1;
-    if (unit.kind == UnitKind::kUp) {
-      for (const int l : OpOf(i).indexed) width *= m_.levels[size_t(l)].count;
-    }
+    const int64_t width = unit.kind == UnitKind::kUp ? m_.WordsAbove(OpOf(i)) : 1;
     std::vector<std::pair<int64_t, int64_t>> steps;
     for (size_t d = 0; d < 3; ++d) {
       if (i.count[d] > 1) steps.emplace_back(std::abs(i.target.stride[d]), i.count[d]);
@@ -167,11 +164,8 @@ std::pair<int64_t, int64_t> WordsOf(const Instruction& i, int operand, const Mac
   const Unit& unit = machine.units[size_t(i.unit)];
   const Stream& s = operand == 0 ? i.target : i.sources[size_t(operand - 1)];
   auto [least, most] = AddressRange(s, i.count);
-  if (unit.kind == (operand == 0 ? UnitKind::kUp : UnitKind::kDown)) {
-    int64_t words = 1;
-    for (const int l : unit.ops[size_t(i.op)].indexed) words *= machine.levels[size_t(l)].count;
-    most += words - 1;
-  }
+  if (unit.kind == (operand == 0 ? UnitKind::kUp : UnitKind::kDown))
+    most += machine.WordsAbove(unit.ops[size_t(i.op)]) - 1;
   if (unit.kind == UnitKind::kMatrix && operand == 1) most += machine.levels.back().count - 1;
   return {least, most + 1};
 }

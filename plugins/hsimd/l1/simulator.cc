@@ -172,8 +172,7 @@ void Simulator::State::MakeBanks(int64_t max_bytes) {
   for (const Instruction& i : p.instructions) {
     const Unit& unit = m.units[size_t(i.unit)];
     // What lies behind the address of an element: words of other places, a row of A.
-    int64_t behind = m.levels.back().count;
-    for (const int l : unit.ops[size_t(i.op)].indexed) behind *= m.levels[size_t(l)].count;
+    const int64_t behind = m.levels.back().count * m.WordsAbove(unit.ops[size_t(i.op)]);
     need(i.target.memory, AddressRange(i.target, i.count).second + behind);
     for (const Stream& s : i.sources) {
       if (s.memory >= 0) need(s.memory, AddressRange(s, i.count).second + behind);

@@ -54,9 +54,10 @@ const UnitOp& OpOf(const Machine& m, const char* unit, const char* op) {
 /// Words a cycle that a down or up operation moves where the whole machine takes part.
 int64_t WordsPerCycle(const Machine& m, const char* unit, const char* op) {
   const UnitOp& o = OpOf(m, unit, op);
-  int64_t words = o.rate.elements;
-  for (const int l : o.indexed) words *= m.levels[size_t(l)].count;
-  return words / o.rate.cycles;
+  int64_t above = 1;
+  for (const int l : o.indexed) above *= m.levels[size_t(l)].count;
+  CHECK(m.WordsAbove(o) == above);
+  return o.rate.elements * above / o.rate.cycles;
 }
 const Memory& MemoryOf(const Machine& m, const char* name) {
   const int i = m.MemoryNamed(name);

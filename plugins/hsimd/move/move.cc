@@ -51,9 +51,7 @@ int64_t WordsACycle(const Machine& m, int memory, bool into) {
       const Unit& unit = m.units[h.unit];
       const UnitOp& op = unit.ops[h.op];
       int64_t n = (op.rate.elements - 1) / op.rate.cycles + 1;
-      if (unit.kind == (into ? UnitKind::kUp : UnitKind::kDown)) {
-        for (const int l : op.indexed) n *= m.levels[l].count;
-      }
+      if (unit.kind == (into ? UnitKind::kUp : UnitKind::kDown)) n *= m.WordsAbove(op);
       by_slot[unit.slot] = std::max(by_slot[unit.slot], n);
     }
   }
