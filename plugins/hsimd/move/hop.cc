@@ -165,6 +165,15 @@ Coords LaneWeights(const Machine& m, const UnitOp& op) {
   return w;
 }
 
+int64_t LastLane(const Machine& m, int memory) {
+  int64_t last = 0;
+  for (const Unit& u : m.units) {
+    if (u.parent != m.memories[memory].level) continue;  // -1 of all but links
+    for (const UnitOp& op : u.ops) last = std::max(last, m.WordsAbove(op) - 1);
+  }
+  return last;
+}
+
 std::vector<Hop> HopsBetween(const Machine& m, int from, int to) {
   std::vector<Hop> hops;
   for (int u = 0; u < int(m.units.size()); ++u) {

@@ -29,5 +29,7 @@ std::optional<std::vector<Instruction>> EmitHop(const Machine& machine, const Ho
 
 /// Weight of one place of each level in the address of the parent's memory; 0 where not indexed.
 Coords LaneWeights(const Machine& machine, const UnitOp& op);
+/// The last lane of the links below a memory: how far behind a stream's own address they reach.
+int64_t LastLane(const Machine& machine, int memory);
 
 }  // namespace hsimd

@@ -5,6 +5,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "../l1/check.h"
+#include "hop.h"
+
 namespace hsimd {
 
 namespace {
@@ -39,7 +42,7 @@ class Timeline {
     // Lanes of a parent reach beyond the stream's own address.
     for (size_t k = 0; k < memories_.size(); ++k) {
       if (high[k] == INT64_MIN) continue;
-      memories_[k].words.resize(high[k] - memories_[k].low + 1 + MostLanes(int(k)));
+      memories_[k].words.resize(high[k] - memories_[k].low + 1 + LastLane(machine_, int(k)));
     }
   }
 
@@ -110,10 +113,7 @@ class Timeline {
       cycles_ = std::max(cycles_, end);
       return true;
     });
-    slot = start + op.rate.StartOf(i.elements() - 1) + 1;
-    // An instruction holds its slot for ceil(elements / rate) cycles.
-    slot = std::max(
-        slot, start + (i.elements() * op.rate.cycles + op.rate.elements - 1) / op.rate.elements);
+    slot = start + CyclesHeld(i, machine_);
     out.push_back(std::move(i));
     return true;
   }
@@ -143,18 +143,6 @@ class Timeline {
       weight *= count;
     }
     return last;
-  }
-  int64_t MostLanes(int memory) const {
-    int64_t most = 0;
-    for (const Unit& u : machine_.units) {
-      if (u.parent != machine_.memories[memory].level) continue;
-      for (const UnitOp& op : u.ops) {
-        int64_t n = 1;
-        for (const int level : op.indexed) n *= machine_.levels[level].count;
-        most = std::max(most, n - 1);
-      }
-    }
-    return most;
   }
 
   bool Within(int memory, int64_t reads, int64_t writes) const {

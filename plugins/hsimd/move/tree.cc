@@ -18,25 +18,6 @@ namespace hsimd {
 using weft::CheckedAdd;
 using weft::CheckedMul;
 
-namespace {
-
-/// The last lane of the links below a memory.
-int64_t LanesOf(const Machine& m, int memory) {
-  int64_t most = 0;
-  for (const Unit& u : m.units) {
-    const bool link = u.kind == UnitKind::kUp || u.kind == UnitKind::kDown;
-    if (!link || u.parent != m.memories[memory].level) continue;
-    for (const UnitOp& op : u.ops) {
-      int64_t n = 1;
-      for (const int level : op.indexed) n *= m.levels[level].count;
-      most = std::max(most, n - 1);
-    }
-  }
-  return most;
-}
-
-}  // namespace
-
 SpareSpace::SpareSpace(const Machine& m, const std::vector<SpareWords>& spare) : all_(spare) {
   for (const SpareWords& s : spare) {
     WEFT_CHECK(s.memory >= 0 && s.memory < int(m.memories.size()), kUsage,
@@ -46,7 +27,7 @@ SpareSpace::SpareSpace(const Machine& m, const std::vector<SpareWords>& spare) :
                m.memories[s.memory].name, m.memories[s.memory].words);
     // A stream's base is a lane's address less the lane: room for it keeps bases from below 0.
     SpareWords r = s;
-    const int64_t lift = std::min(r.words, std::max<int64_t>(0, LanesOf(m, s.memory) - s.base));
+    const int64_t lift = std::min(r.words, std::max<int64_t>(0, LastLane(m, s.memory) - s.base));
     r.base += lift;
     r.words -= lift;
     SpareWords& own = ranges_.emplace(s.memory, r).first->second;
