@@ -225,6 +225,13 @@ bool SameStream(const Stream& a, const Stream& b) {
   return a.memory == b.memory && a.base == b.base && a.stride == b.stride;
 }
 
+bool ReadBefore(const Instruction& instruction, UnitKind kind, size_t s) {
+  for (size_t before = kind == UnitKind::kMatrix ? 1 : 0; before < s; ++before) {
+    if (SameStream(instruction.sources[before], instruction.sources[s])) return true;
+  }
+  return false;
+}
+
 std::pair<int64_t, int64_t> AddressRange(const Stream& stream,
                                          const std::array<int64_t, 3>& count) {
   int64_t least = stream.base, most = stream.base;

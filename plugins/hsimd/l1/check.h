@@ -27,6 +27,8 @@ int64_t CyclesHeld(const Instruction& instruction, const Machine& machine);
 
 /// Streams that read the same addresses: one read of a port where one instruction has both.
 bool SameStream(const Stream& a, const Stream& b);
+/// Is source `s` one read with a source before it? A matrix's A is n words, no read of one.
+bool ReadBefore(const Instruction& instruction, UnitKind kind, size_t s);
 
 /// The least and the largest address of a stream. Throws kOverflow.
 std::pair<int64_t, int64_t> AddressRange(const Stream& stream, const std::array<int64_t, 3>& count);

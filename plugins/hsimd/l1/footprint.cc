@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 
 namespace hsimd {
 namespace {
@@ -123,9 +124,9 @@ Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable*
     if (above) t.offsets = places->OffsetsOf(in.mask, op.indexed);
     WEFT_ICHECK(!t.offsets.empty(), "{}: the mask leaves no place", in.note);
     // A word that belongs to places outside the mask is not touched.
-    int64_t low = stream.base + t.offsets.front(), high = stream.base + t.offsets.back();
-    for (size_t d = 0; d < 3; ++d)
-      (stream.stride[d] < 0 ? low : high) += (in.count[d] - 1) * stream.stride[d];
+    const auto [least, most] = AddressRange(stream, in.count);
+    const int64_t low = weft::CheckedAdd(least, t.offsets.front());
+    const int64_t high = weft::CheckedAdd(most, t.offsets.back());
     WEFT_ICHECK(low >= 0 && high < memory.words, "{}: {}[{}..{}] of {} words", in.note, memory.name,
                 low, high, memory.words);
     return t;
@@ -140,11 +141,7 @@ Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable*
       t.offsets.clear();
       for (int j = 0; j < each; ++j) t.offsets.push_back(j);
     }
-    // Equal streams are one read; A is n words of its own.
-    bool read_before = false;
-    for (size_t k = unit.kind == UnitKind::kMatrix ? 1 : 0; k < s; ++k)
-      read_before = read_before || SameStream(in.sources[k], stream);
-    if (!read_before) out.ports.push_back({t.memory, t.places, false, each, 0});
+    if (!ReadBefore(in, unit.kind, s)) out.ports.push_back({t.memory, t.places, false, each, 0});
     out.reads.push_back(std::move(t));
   }
   out.writes.push_back(touch(in.target, true));

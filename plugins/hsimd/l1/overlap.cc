@@ -116,14 +116,10 @@ class Finder {
         std::min((op.rate.elements + op.rate.cycles - 1) / op.rate.cycles, i.elements());
     const int64_t last = LastIssue(i);
     for (size_t s = 0; s < i.sources.size(); ++s) {
-      if (i.sources[s].memory < 0) continue;
-      int64_t words = 1;
-      if (unit.kind == UnitKind::kMatrix && s == 0) words = m_.levels.back().count;
-      bool again = false;  // equal streams are one read
-      for (size_t t = unit.kind == UnitKind::kMatrix ? 1 : 0; t < s; ++t)
-        again |= SameStream(i.sources[s], i.sources[t]);
-      if (!again)
-        (*spans)[size_t(i.sources[s].memory)].push_back({i.start, last + 1, a_cycle * words, 0, k});
+      if (i.sources[s].memory < 0 || ReadBefore(i, unit.kind, s)) continue;
+      const bool is_a = unit.kind == UnitKind::kMatrix && s == 0;
+      const int64_t words = is_a ? m_.levels.back().count : 1;
+      (*spans)[size_t(i.sources[s].memory)].push_back({i.start, last + 1, a_cycle * words, 0, k});
     }
     const int64_t shift = op.latency - 1;
     (*spans)[size_t(i.target.memory)].push_back({i.start + shift, last + shift + 1, 0, a_cycle, k});

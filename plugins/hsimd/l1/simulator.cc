@@ -265,8 +265,7 @@ void Simulator::State::AddTouches(Active* a) {
         out->push_back({a->banks[size_t(stream)], stream, o.set, o.offset, 1});
     }
   };
-  const std::vector<Stream>& sources = a->i->sources;
-  for (size_t s = 0; s < sources.size(); ++s) {
+  for (size_t s = 0; s < a->i->sources.size(); ++s) {
     Bank* bank = a->banks[1 + s];
     if (!bank) continue;
     const auto stream = int(1 + s);
@@ -275,13 +274,9 @@ void Simulator::State::AddTouches(Active* a) {
       a->ports.push_back({bank, stream, plan.source_set, 1, 0});
       continue;
     }
+    if (ReadBefore(*a->i, a->kind, s)) continue;
     const bool is_a = a->kind == UnitKind::kMatrix && s == 0;
     const int64_t n = is_a ? m.levels.back().count : 1;
-    // Equal streams are one read.
-    bool seen = false;
-    for (size_t before = a->kind == UnitKind::kMatrix ? 1 : 0; before < s && !is_a; ++before)
-      seen |= SameStream(sources[before], sources[s]);
-    if (seen) continue;
     a->reads.push_back({bank, stream, plan.source_set, 0, n});
     a->ports.push_back({bank, stream, plan.source_set, int(n), 0});
   }
