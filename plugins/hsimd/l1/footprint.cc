@@ -68,7 +68,7 @@ int PlaceTable::Of(const Mask& mask, int level, int shift) {
     const int64_t count = machine_.levels[size_t(level)].count;
     std::vector<uint64_t> moved(set.back().size(), 0);
     for (int64_t p = 0; p < count; ++p) {
-      const int64_t to = ((p + shift) % count + count) % count;
+      const int64_t to = weft::FloorModulo(p + shift, count);
       if (Has(set.back(), p)) moved[size_t(to / 64)] |= uint64_t{1} << (to % 64);
     }
     set.back() = moved;

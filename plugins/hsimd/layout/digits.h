@@ -21,7 +21,5 @@ int64_t LargestOn(const std::string& level, const std::vector<Digit>& digits, in
 void Pin(const Layout& from, Layout& to);
 /// digit x stride of index `i`, added into the place.
 void AddPlace(const std::vector<Digit>& digits, int64_t i, Place& place);
-/// Calls for every index of a shape, the last axis fastest.
-void ForEachIndex(const std::vector<int64_t>& shape, const std::function<void(const Index&)>& body);
 
 }  // namespace hsimd

@@ -79,6 +79,9 @@ void CheckLayout(const Layout& layout);
 /// `Time`, and no place is beyond its count. `level`: that of the memory where the tensor lies.
 void Validate(const Layout& layout, const Machine& machine, int level = -1);
 
+/// Calls for every index of a shape, the last axis fastest. Sizes are >= 1.
+void ForEachIndex(const std::vector<int64_t>& shape, const std::function<void(const Index&)>& body);
+
 /// Elements in row-major order at addresses 0, 1, ..: how a tensor lies off chip.
 Layout RowMajor(const std::vector<int64_t>& shape);
 

@@ -6,6 +6,7 @@
 /// an instruction; this file has only the numbers).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ enum class UnitKind {
   kUp,    ///< words of places below into a memory above
   kRing,  ///< a word of the neighbouring place of the same level under the same parent
 };
+/// What a machine's file calls them, in the order of the enumeration.
+inline constexpr std::array<const char*, 5> kUnitKinds = {"alu", "matrix", "down", "up", "ring"};
 
 /// A kind of instruction that a unit does: for the ALU an operation, for a link a mode.
 struct UnitOp {

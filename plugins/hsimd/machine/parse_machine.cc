@@ -27,6 +27,12 @@ std::vector<std::string> KeysOf(const Json& object) {
   return keys;
 }
 
+/// The hint where a name is not among those that are known.
+std::string NearOrAll(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = weft::DidYouMean(name, known);
+  return near.empty() ? "known are " + weft::Join(known, ", ") : near;
+}
+
 /// The text as JSON: kSyntax with line and column, also for a key that occurs twice.
 Json ReadJson(std::string_view text, const std::string& source) {
   const auto fail = [&](size_t byte, const std::string& what) {
@@ -93,10 +99,8 @@ struct Place {
     WantObject();
     for (const std::string& key : KeysOf(*json)) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      const std::string near = weft::DidYouMean(key, known);
-      Place{json, PathOf(key), source}.Fail(
-          "is not a key that belongs here",
-          near.empty() ? "known are " + weft::Join(known, ", ") : near);
+      Place{json, PathOf(key), source}.Fail("is not a key that belongs here",
+                                            NearOrAll(key, known));
     }
   }
   std::string Text() const {
@@ -238,10 +242,6 @@ class Reader {
     for (const Level& l : m_.levels) names.push_back(l.name);
     p.Fail(fmt::format("no level is named {}", weft::Quote(name)), NearOrAll(name, names));
   }
-  static std::string NearOrAll(const std::string& name, const std::vector<std::string>& names) {
-    const std::string near = weft::DidYouMean(name, names);
-    return near.empty() ? "known are " + weft::Join(names, ", ") : near;
-  }
 
   void ReadMemories(const Place& p) {
     p.WantObject();
@@ -328,7 +328,7 @@ class Reader {
 
   static UnitKind KindAt(const Place& p) {
     const std::string kind = p.Text();
-    const std::vector<std::string> kinds = {"alu", "matrix", "down", "up", "ring"};
+    const std::vector<std::string> kinds(kUnitKinds.begin(), kUnitKinds.end());
     const auto it = std::find(kinds.begin(), kinds.end(), kind);
     if (it == kinds.end())
       p.Fail(fmt::format("no kind of unit is named {}", weft::Quote(kind)), NearOrAll(kind, kinds));

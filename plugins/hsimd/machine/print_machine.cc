@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* const kKinds[] = {"alu", "matrix", "down", "up", "ring"};
-
 class Printer {
  public:
   explicit Printer(const Machine& m) : m_(m) {}
@@ -62,7 +60,7 @@ class Printer {
 
   Json UnitJson(const Unit& u) const {
     Json json;
-    json["kind"] = kKinds[int(u.kind)];
+    json["kind"] = kUnitKinds[size_t(u.kind)];
     json["slot"] = u.slot;
     if (u.parent >= 0) json["parent"] = m_.levels[size_t(u.parent)].name;
     if (u.child >= 0) json["child"] = m_.levels[size_t(u.child)].name;

@@ -55,8 +55,7 @@ std::optional<Frame> FrameOf(const Machine& m, const Hop& hop, const Coords& lan
   const auto agree = [&](const Coords& from, const Coords& to, bool base) {
     for (int k = 0; k <= shared; ++k) {
       if (unit.kind == UnitKind::kRing && k == shared && base) {
-        const int64_t n = m.levels[k].count;
-        if ((((from[k] - to[k] - op.shift) % n) + n) % n != 0) return false;
+        if ((from[k] - to[k] - op.shift) % m.levels[k].count != 0) return false;
       } else if (from[k] != to[k]) {
         return false;
       }

@@ -88,9 +88,9 @@ std::optional<std::vector<Hop>> RingSteps(const Machine& m, int from, int to, in
   };
   const auto shift = [&](const Hop& h) {  // how far a word goes
     const int64_t s = -m.units[h.unit].ops[h.op].shift;
-    return ((s % n) + n) % n;
+    return weft::FloorModulo(s, n);
   };
-  const int64_t want = ((distance % n) + n) % n;
+  const int64_t want = weft::FloorModulo(distance, n);
   const std::vector<Hop> first = rings(from, middle), inner = rings(middle, middle),
                          last = rings(middle, to);
   // Breadth first over distances after the first step.
@@ -282,14 +282,13 @@ class Mover {
       }
       std::vector<Leg> legs;
       Box now = box;
-      const int64_t n = m_.levels[level].count;
       for (size_t k = 0; k < hops->size(); ++k) {
         Box leg = now;
         leg.to = now.from;
         for (size_t x = 0; x < leg.steps.size(); ++x) leg.steps[x].to = now.steps[x].from;
         const Hop& h = (*hops)[k];
         const int64_t shift = m_.units[h.unit].ops[h.op].shift;
-        leg.to[level] = (((now.from[level] - shift) % n) + n) % n;
+        leg.to[level] = weft::FloorModulo(now.from[level] - shift, m_.levels[level].count);
         if (k + 1 < hops->size()) {
           leg.to[kWord] = at->second + int64_t(k) * words;
           int64_t stride = 1;
@@ -388,7 +387,7 @@ class Mover {
       int64_t linear = 0;
       for (int l = 0; l <= mem.level; ++l) {
         const int64_t n = m_.levels[l].count;
-        linear = linear * n + (l == mem.level ? (p[l] + shift + n) % n : p[l]);
+        linear = linear * n + (l == mem.level ? weft::FloorModulo(p[l] + shift, n) : p[l]);
       }
       return linear * mem.words + word;
     };

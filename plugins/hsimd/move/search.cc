@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "hop.h"
+#include "weft/support/checked.h"
 
 namespace hsimd {
 
@@ -96,7 +97,7 @@ class Search {
       const Unit& unit = m_.units[h.unit];
       const int by = unit.kind == UnitKind::kRing ? unit.ops[h.op].shift : 0;
       if (unit.kind == UnitKind::kRing || unit.kind == UnitKind::kAlu) {
-        shifts_.push_back({h.unit, h.op, ((by % places_) + places_) % places_});
+        shifts_.push_back({h.unit, h.op, int(weft::FloorModulo(by, places_))});
       }
     }
     // Steps that each shift takes.

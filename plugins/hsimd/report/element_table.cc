@@ -19,8 +19,7 @@ ElementTable MakeElementTable(const Layout& layout) {
   }
   for (const Digit& d : layout.copies) add(d.level);
   for (const auto& [level, offset] : layout.offset) add(level);
-  Index index(layout.shape.size(), 0);
-  for (int64_t n = layout.elements(); n > 0; --n) {
+  ForEachIndex(layout.shape, [&](const Index& index) {
     for (const Place& place : PlacesOf(layout, index)) {
       const auto at = [&](const std::string& level) {
         const auto it = place.find(level);
@@ -30,11 +29,7 @@ ElementTable MakeElementTable(const Layout& layout) {
       for (const std::string& level : table.levels) row.push_back(at(level));
       table.rows[row][{at(kAddress), at(kWide)}] = index;
     }
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < layout.shape[d]) break;
-      index[d] = 0;
-    }
-  }
+  });
   return table;
 }
 

@@ -50,14 +50,8 @@ std::vector<SpareWords> SpareOf(const Machine& m, const TensorAt& a, const Tenso
 /// Elements that lie at the same place and address in both.
 int64_t CountStaying(const Layout& from, const Layout& to) {
   int64_t stay = 0;
-  Index index(from.shape.size(), 0);
-  for (int64_t n = from.elements(); n > 0; --n) {
-    stay += PlaceOf(from, index) == PlaceOf(to, index);
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < from.shape[d]) break;
-      index[d] = 0;
-    }
-  }
+  ForEachIndex(from.shape,
+               [&](const Index& index) { stay += PlaceOf(from, index) == PlaceOf(to, index); });
   return stay;
 }
 
