@@ -87,7 +87,7 @@ std::optional<Frame> FrameOf(const Machine& m, const Hop& hop, const Coords& lan
   }
   // Streams run in the order of the parent's or, on one level, of the chip's addresses, so that the
   // next hop can follow closely.
-  const bool by_source = down || (unit.kind != UnitKind::kUp);
+  const bool by_source = !up;
   const bool same_level = (down || up) && unit.parent == unit.child;
   std::sort(f.streams.begin(), f.streams.end(), [&](const Counter& x, const Counter& y) {
     const bool source_first = same_level ? m.memories[hop.to].off_chip : by_source;
@@ -226,6 +226,17 @@ std::optional<int64_t> HopCycles(const Machine& m, const Hop& hop, const std::ve
     cycles = weft::CheckedAdd(cycles, weft::CheckedMul(Product(f->written_out), each));
   }
   return cycles;
+}
+
+std::optional<std::pair<Hop, int64_t>> CheapestHop(const Machine& m, int from, int to,
+                                                   const std::vector<Box>& boxes, bool rings) {
+  std::optional<std::pair<Hop, int64_t>> best;
+  for (const Hop& h : HopsBetween(m, from, to)) {
+    if (!rings && m.units[h.unit].kind == UnitKind::kRing) continue;
+    const auto cycles = HopCycles(m, h, boxes);
+    if (cycles && (!best || *cycles < best->second)) best = {h, *cycles};
+  }
+  return best;
 }
 
 std::optional<std::vector<Instruction>> EmitHop(const Machine& m, const Hop& hop,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "box.h"
@@ -12,6 +14,9 @@ namespace hsimd {
 struct Hop {
   int unit = 0, op = 0;
   int from = 0, to = 0;  ///< memories
+  bool operator<(const Hop& o) const {
+    return std::tie(unit, op, from, to) < std::tie(o.unit, o.op, o.from, o.to);
+  }
 };
 
 /// All operations that carry words from one memory to another, reductions left out.
@@ -23,6 +28,10 @@ std::vector<Hop> AllHops(const Machine& machine);
 /// place that is not the neighbour, the child or the parent.
 std::optional<int64_t> HopCycles(const Machine& machine, const Hop& hop,
                                  const std::vector<Box>& boxes);
+/// The hop of fewest cycles between two memories, and these; nullopt where none can carry the
+/// boxes.
+std::optional<std::pair<Hop, int64_t>> CheapestHop(const Machine& machine, int from, int to,
+                                                   const std::vector<Box>& boxes, bool rings);
 /// The instructions, without starts; nullopt above `most`.
 std::optional<std::vector<Instruction>> EmitHop(const Machine& machine, const Hop& hop,
                                                 const std::vector<Box>& boxes, int64_t most);

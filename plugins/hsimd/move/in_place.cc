@@ -138,37 +138,24 @@ class Mover {
       if (!Assign(box)) return std::nullopt;
     }
     // Early legs: all but the last, by their number in the chain so that equal ones join.
-    std::vector<Instruction> out;
+    using Groups = std::map<Hop, std::vector<Box>>;
+    const auto add = [](const Leg& leg, Groups& groups) { groups[leg.hop].push_back(leg.box); };
+    const auto emit = [&](const Groups& groups, std::vector<Instruction>& list) {
+      return std::all_of(groups.begin(), groups.end(),
+                         [&](const auto& group) { return Emit(group.first, group.second, list); });
+    };
+    std::vector<Instruction> out, last;
     for (size_t leg = 0;; ++leg) {
-      std::map<std::pair<int, std::pair<int, std::pair<int, int>>>, std::vector<Box>> groups;
-      bool any = false;
+      Groups groups;
       for (const auto& chain : chains_) {
-        if (leg + 1 >= chain.size()) continue;
-        any = true;
-        const Hop& h = chain[leg].hop;
-        groups[{h.unit, {h.op, {h.from, h.to}}}].push_back(chain[leg].box);
+        if (leg + 1 < chain.size()) add(chain[leg], groups);
       }
-      if (!any) break;
-      for (const auto& [h, list] : groups) {
-        if (!Emit({h.first, h.second.first, h.second.second.first, h.second.second.second}, list,
-                  out)) {
-          return std::nullopt;
-        }
-      }
+      if (groups.empty()) break;
+      if (!emit(groups, out)) return std::nullopt;
     }
-    std::map<std::pair<int, std::pair<int, std::pair<int, int>>>, std::vector<Box>> groups;
-    for (const auto& chain : chains_) {
-      const Hop& h = chain.back().hop;
-      groups[{h.unit, {h.op, {h.from, h.to}}}].push_back(chain.back().box);
-    }
-    std::vector<Instruction> last;
-    for (const auto& [h, list] : groups) {
-      if (!Emit({h.first, h.second.first, h.second.second.first, h.second.second.second}, list,
-                last)) {
-        return std::nullopt;
-      }
-    }
-    if (!Order(last, out)) return std::nullopt;
+    Groups groups;
+    for (const auto& chain : chains_) add(chain.back(), groups);
+    if (!emit(groups, last) || !Order(last, out)) return std::nullopt;
     return out;
   }
 
@@ -235,9 +222,8 @@ class Mover {
       least = cycles;
     };
     if (by_ != By::kTree) {
-      for (const Hop& h : HopsBetween(m_, from_.memory, to_.memory)) {
-        if (const auto c = HopCycles(m_, h, {box})) offer({{h, box}}, *c);
-      }
+      if (const auto hop = CheapestHop(m_, from_.memory, to_.memory, {box}, true))
+        offer({{hop->first, box}}, hop->second);
       if (auto legs = RingChain(box)) {
         int64_t c = 0;
         for (const Leg& l : *legs) c += HopCycles(m_, l.hop, {l.box}).value_or(int64_t{1} << 40);
@@ -322,19 +308,22 @@ class Mover {
     const auto [known, first] = paths_by_top_.try_emplace(top);
     if (first) known->second = PathsOf(m_, from_.memory, to_.memory, top, spare_);
     const std::vector<std::vector<int>>& paths = known->second;
+    std::optional<Way> way;
     if (fresh) {
       for (size_t p = 0; p < paths.size(); ++p) {
         if (paths[p].size() == 2 && from_.memory == to_.memory) continue;
         const int so_far = at->second.first;
         if (so_far >= 0 && paths[p].size() > paths[so_far].size()) break;
-        const auto way = CheapestWay(m_, tensors->first, tensors->second, paths[p], most_);
-        if (way && (at->second.first < 0 || way->cycles < at->second.second)) {
-          at->second = {int(p), way->cycles};
+        auto over = CheapestWay(m_, tensors->first, tensors->second, paths[p], most_);
+        if (over && (at->second.first < 0 || over->cycles < at->second.second)) {
+          at->second = {int(p), over->cycles};
+          way = std::move(over);
         }
       }
     }
     if (at->second.first < 0 || (least >= 0 && at->second.second >= least)) return std::nullopt;
-    auto way = CheapestWay(m_, tensors->first, tensors->second, paths[at->second.first], most_);
+    if (!fresh)
+      way = CheapestWay(m_, tensors->first, tensors->second, paths[at->second.first], most_);
     if (!way) return std::nullopt;
     std::vector<Leg> legs;
     for (size_t k = 0; k < way->hops.size(); ++k) {

@@ -135,15 +135,8 @@ class Planner {
     };
     if (from_.memory != to_.memory) {
       // Words that keep their places: one hop, no order to respect.
-      std::optional<Hop> best;
-      int64_t least = 0;
-      for (const Hop& h : HopsBetween(m_, from_.memory, to_.memory)) {
-        const auto c = HopCycles(m_, h, moved);
-        if (c && (!best || *c < least)) best = h, least = *c;
-      }
-      if (best) {
-        offer(EmitHop(m_, *best, moved, effort_.most_instructions));
-      }
+      if (const auto best = CheapestHop(m_, from_.memory, to_.memory, moved, true))
+        offer(EmitHop(m_, best->first, moved, effort_.most_instructions));
       std::vector<Box> cut;
       if (m_.memories[from_.memory].level == m_.memories[to_.memory].level &&
           CutByDifference(boxes, false, kMostClasses, cut)) {
@@ -158,7 +151,7 @@ class Planner {
     }
     if (classes && from_.memory == to_.memory) offer(Search(boxes, plan.cycles));
     std::string short_of;
-    offer(Tree(from_, to_, short_of));
+    offer(Tree(short_of));
     if (plan.cycles < 0 && Apart(from_, to_)) offer(Chunks(short_of));
     if (plan.cycles < 0) {
       WEFT_CHECK(short_of.empty(), kLimit, "the move from {} to {} needs {}",
@@ -200,14 +193,14 @@ class Planner {
     return SearchWords(m_, from_.memory, words, spare_.all(), effort_.beam, most);
   }
 
-  std::vector<Way> Ways(const TensorAt& from, const TensorAt& to) const {
+  std::vector<Way> Ways() const {
     std::vector<Way> ways;
-    const int below = std::min(m_.memories[from.memory].level, m_.memories[to.memory].level);
-    const int top = CommonLevel(Refine(m_, from, to, effort_.most_instructions), below);
-    for (const auto& path : PathsOf(m_, from.memory, to.memory, top, spare_)) {
+    const int below = std::min(m_.memories[from_.memory].level, m_.memories[to_.memory].level);
+    const int top = CommonLevel(Refine(m_, from_, to_, effort_.most_instructions), below);
+    for (const auto& path : PathsOf(m_, from_.memory, to_.memory, top, spare_)) {
       if (path.size() == 2) continue;
       if (!ways.empty() && path.size() > ways[0].stops.size() + kMostDetour) break;
-      if (auto way = CheapestWay(m_, from, to, path, effort_.most_instructions)) {
+      if (auto way = CheapestWay(m_, from_, to_, path, effort_.most_instructions)) {
         ways.push_back(std::move(*way));
       }
     }
@@ -241,12 +234,11 @@ class Planner {
     return out;
   }
 
-  std::optional<std::vector<Instruction>> Tree(const TensorAt& from, const TensorAt& to,
-                                               std::string& short_of) const {
+  std::optional<std::vector<Instruction>> Tree(std::string& short_of) const {
     std::optional<std::vector<Instruction>> best;
     int64_t least = 0;
     size_t tried = 0;
-    for (Way& way : Ways(from, to)) {
+    for (Way& way : Ways()) {
       SpareSpace spare = spare_;
       if (!Place(way, spare, short_of)) continue;
       auto list = Emit(way);
@@ -278,7 +270,7 @@ class Planner {
       todo.pop_back();
       Planner part(m_, from, to, halves[turn], effort_);
       std::string missing;
-      auto list = part.Tree(from, to, missing);
+      auto list = part.Tree(missing);
       if (list) {
         if (int64_t(out.size() + list->size()) > effort_.most_instructions) return std::nullopt;
         for (Instruction& i : *list) out.push_back(std::move(i));

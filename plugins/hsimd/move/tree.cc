@@ -160,11 +160,9 @@ Layout FirstCopies(const Machine& m, const TensorAt& t) {
 
 struct Ways {
   const Machine& m;
-  const std::vector<int>& path;
   int64_t most;
 
   std::optional<std::pair<Hop, int64_t>> Cheapest(const TensorAt& from, const TensorAt& to) const {
-    std::optional<std::pair<Hop, int64_t>> best;
     std::vector<Box> boxes;
     try {
       boxes = Refine(m, from, to, most);
@@ -172,12 +170,7 @@ struct Ways {
       if (e.code() != weft::ErrorCode::kLimit) throw;
       return std::nullopt;
     }
-    for (const Hop& h : HopsBetween(m, from.memory, to.memory)) {
-      if (m.units[h.unit].kind == UnitKind::kRing) continue;
-      const auto cycles = HopCycles(m, h, boxes);
-      if (cycles && (!best || *cycles < best->second)) best = {h, *cycles};
-    }
-    return best;
+    return CheapestHop(m, from.memory, to.memory, boxes, false);
   }
 
   /// The cheapest hop between `known` and the next memory, in the order that suits it.
@@ -213,7 +206,7 @@ struct Ways {
 
 std::optional<Way> CheapestWay(const Machine& m, const TensorAt& from, const TensorAt& to,
                                const std::vector<int>& path, int64_t most) {
-  const Ways ways{m, path, most};
+  const Ways ways{m, most};
   const size_t n = path.size();
   std::vector<std::optional<TensorAt>> source(n), target(n);
   source[0] = from;
