@@ -68,10 +68,8 @@ void Bank::MarkWritten(int64_t first, int64_t end) {
 }
 
 void Bank::Reset(bool keep_written) {
-  history_storage_.reset(Zeroed<History>(words_));
-  history_ = history_storage_.get();
-  touched_storage_.reset(Zeroed<uint8_t>(words_));
-  touched_ = touched_storage_.get();
+  history_.reset(Zeroed<History>(words_));
+  touched_.reset(Zeroed<uint8_t>(words_));
   if (!keep_written) written_.reset(Zeroed<uint64_t>(words_ * row_));
   pending_.clear();
   for (PortCycle& p : ports_) p.cycle = -1;
@@ -100,7 +98,7 @@ void Bank::ReadAll(int64_t address, int64_t stride, int64_t m, int64_t n, int se
       for (int64_t k = 0; k < n * row_; ++k) missing |= want[k % row_] & ~w[k];
     }
     // On the chip what is read was written, and counts as touched by that.
-    if (off_chip_) std::fill_n(touched_ + first, n, uint8_t{1});
+    if (off_chip_) std::fill_n(touched_.get() + first, n, uint8_t{1});
   }
   if (!missing) return;
   for (int64_t e = 0; e < m; ++e) {
@@ -119,7 +117,7 @@ void Bank::WriteAll(int64_t address, int64_t stride, int64_t m, int64_t n, int s
     } else {
       for (int64_t k = 0; k < n * row_; ++k) w[k] |= want[k % row_];
     }
-    std::fill_n(touched_ + first, n, uint8_t{1});
+    std::fill_n(touched_.get() + first, n, uint8_t{1});
   }
 }
 

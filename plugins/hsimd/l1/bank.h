@@ -140,12 +140,11 @@ class Bank {
     int64_t reads = 0, writes = 0;
     std::vector<PortUser> users;
   };
-  template <class T>
   struct Freed {
-    void operator()(T* p) const { std::free(p); }
+    void operator()(void* p) const { std::free(p); }
   };
   template <class T>
-  using Array = std::unique_ptr<T, Freed<T>>;
+  using Array = std::unique_ptr<T[], Freed>;
   static constexpr int32_t kSeveral = -1;  ///< several writes under way: `pending_` has them
 
   [[gnu::cold]] void ThrowIfBusy(int64_t address, int set, const Access& a) const;
@@ -164,10 +163,8 @@ class Bank {
   PlaceSets* sets_;
   Array<uint32_t> data_;
   Array<uint64_t> written_;
-  Array<uint8_t> touched_storage_;
-  uint8_t* touched_ = nullptr;
-  Array<History> history_storage_;
-  History* history_ = nullptr;
+  Array<uint8_t> touched_;
+  Array<History> history_;
   std::vector<PendingWrite> pending_;
   std::vector<PortCycle> ports_;
 };

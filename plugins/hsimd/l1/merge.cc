@@ -75,8 +75,9 @@ class Merger {
   void Improve() {
     std::vector<double> keys(tails_.begin(), tails_.end());
     const std::vector<double> tails = keys;
+    const Starts sequence = best_;
     Try(Place(forward_, keys));
-    for (size_t g = 0; g < keys.size(); ++g) keys[g] = -double(best_sequence_[g]);
+    for (size_t g = 0; g < keys.size(); ++g) keys[g] = -double(sequence[g]);
     Try(Place(forward_, keys));
     work_ = 0;
     Swing();
@@ -163,7 +164,6 @@ class Merger {
   }
 
   bool Try(const Starts& starts) {
-    if (best_sequence_.empty()) best_sequence_ = best_;
     const int64_t cycles = CyclesOf(starts);
     if (cycles >= cycles_) return false;
     cycles_ = cycles;
@@ -229,7 +229,7 @@ class Merger {
   const MergeEffort& effort_;
   Direction forward_, backward_;
   std::vector<int64_t> tails_;
-  Starts best_, best_sequence_;
+  Starts best_;
   int64_t cycles_ = 0, bound_ = 0, work_ = 0;
 };
 

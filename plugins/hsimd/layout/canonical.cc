@@ -140,50 +140,62 @@ std::vector<Digit> CutAt(const std::set<int64_t>& borders, const std::vector<Dig
   return out;
 }
 
-/// Differences of the places of b and a on a level over all elements, or nullopt.
-std::optional<std::set<int64_t>> DifferencesOn(const std::string& level, const Layout& a,
-                                               const Layout& b) {
+/// Adds every multiple of `step` below size x step to every member.
+void AddRun(std::set<int64_t>& set, int64_t size, int64_t step) {
+  const std::set<int64_t> before = set;
+  for (int64_t k = 1; k < size; ++k) {
+    for (const int64_t v : before) set.insert(v + k * step);
+  }
+}
+
+/// Sizes and steps of an axis' digits that move elements on a level from `a` to `b`, whose digits
+/// have equal sizes; nullopt where not every value of them belongs to an index.
+std::optional<std::vector<std::pair<int64_t, int64_t>>> TermsOn(const std::string& level,
+                                                                const std::vector<Digit>& a,
+                                                                const std::vector<Digit>& b,
+                                                                int64_t size) {
+  int64_t product = 1;
+  for (const Digit& d : a) product = CheckedMul(product, d.size);
+  std::vector<std::pair<int64_t, int64_t>> terms;
+  for (size_t k = 0; k < a.size(); ++k) {
+    const int64_t by =
+        (b[k].level == level ? b[k].stride : 0) - (a[k].level == level ? a[k].stride : 0);
+    if (by != 0) terms.emplace_back(a[k].size, by);
+  }
+  if (!terms.empty() && product != size) return std::nullopt;
+  return terms;
+}
+
+/// Differences of the places of b and a on a level over all elements, or nullopt. `common`: what
+/// CommonRefinement says of the two.
+std::optional<std::set<int64_t>> DifferencesOn(
+    const std::string& level, const Layout& a, const Layout& b,
+    const std::optional<std::pair<Layout, Layout>>& common) {
   const auto value = [&](const Layout& l) {
     const auto at = l.offset.find(level);
     return at == l.offset.end() ? 0 : at->second;
   };
   std::set<int64_t> differences{value(b) - value(a)};
-  const auto common = CommonRefinement(a, b);
   for (size_t x = 0; x < a.shape.size(); ++x) {
-    std::set<int64_t> own{0};
-    if (common) {
-      const auto& da = common->first.axes[x];
-      const auto& db = common->second.axes[x];
-      int64_t product = 1;
-      for (const Digit& d : da) product = CheckedMul(product, d.size);
-      std::vector<std::pair<int64_t, int64_t>> terms;
-      bool plain = true;
-      for (size_t k = 0; k < da.size(); ++k) {
-        const int64_t by =
-            (db[k].level == level ? db[k].stride : 0) - (da[k].level == level ? da[k].stride : 0);
-        if (by != 0) terms.emplace_back(da[k].size, by);
-        if (by != 0 && product != a.shape[x]) plain = false;
+    std::set<int64_t> own;
+    const auto terms =
+        common ? TermsOn(level, common->first.axes[x], common->second.axes[x], a.shape[x])
+               : std::nullopt;
+    if (terms) {
+      own.insert(0);
+      for (const auto& [n, by] : *terms) {
+        if (n > kMostEnumerated / int64_t(own.size())) return std::nullopt;
+        AddRun(own, n, by);
       }
-      if (plain) {
-        for (const auto& [n, by] : terms) {
-          const std::set<int64_t> before = own;
-          if (n > kMostEnumerated / int64_t(own.size())) return std::nullopt;
-          for (int64_t k = 1; k < n; ++k) {
-            for (const int64_t v : before) own.insert(v + k * by);
-          }
-        }
+    } else {
+      if (a.shape[x] > kMostEnumerated) return std::nullopt;
+      for (int64_t i = 0; i < a.shape[x]; ++i) {
+        Place pa, pb;
+        AddPlace(a.axes[x], i, pa);
+        AddPlace(b.axes[x], i, pb);
+        own.insert(pb[level] - pa[level]);
       }
-      if (plain) goto next;
     }
-    if (a.shape[x] > kMostEnumerated) return std::nullopt;
-    own.clear();
-    for (int64_t i = 0; i < a.shape[x]; ++i) {
-      Place pa, pb;
-      AddPlace(a.axes[x], i, pa);
-      AddPlace(b.axes[x], i, pb);
-      own.insert(pb[level] - pa[level]);
-    }
-  next:
     if (int64_t(own.size()) > kMostEnumerated / int64_t(differences.size())) return std::nullopt;
     std::set<int64_t> sums;
     for (const int64_t u : differences) {
@@ -197,11 +209,7 @@ std::optional<std::set<int64_t>> DifferencesOn(const std::string& level, const L
 std::set<int64_t> CopiesOn(const std::string& level, const Layout& l) {
   std::set<int64_t> set{0};
   for (const Digit& d : l.copies) {
-    if (d.level != level) continue;
-    const std::set<int64_t> before = set;
-    for (int64_t k = 1; k < d.size; ++k) {
-      for (const int64_t v : before) set.insert(v + k * d.stride);
-    }
+    if (d.level == level) AddRun(set, d.size, d.stride);
   }
   return set;
 }
@@ -229,11 +237,12 @@ bool Satisfies(const Layout& a, const Layout& b) {
     for (const Digit& d : l->copies) levels.insert(d.level);
     for (const auto& [level, v] : l->offset) levels.insert(level);
   }
+  const auto common = CommonRefinement(a, b);
   for (const std::string& level : levels) {
     if (level != kAddress && !Names(a, level)) continue;  // a has it everywhere
     if (level != kAddress && !Names(b, level)) return false;
     const std::set<int64_t> have = CopiesOn(level, a), want = CopiesOn(level, b);
-    const auto differences = DifferencesOn(level, a, b);
+    const auto differences = DifferencesOn(level, a, b, common);
     if (!differences) return false;
     for (const int64_t d : *differences) {
       for (const int64_t w : want) {
