@@ -117,7 +117,7 @@ Footprint FootprintOf(const Machine& machine, const Instruction& in, PlaceTable*
     WEFT_ICHECK(stream.memory >= 0 && size_t(stream.memory) < machine.memories.size(),
                 "{}: memory {}", in.note, stream.memory);
     const Memory& memory = machine.memories[size_t(stream.memory)];
-    Touch t{stream.memory, 0, write, stream, {0}};
+    Touch t{stream.memory, 0, stream, {0}};
     const bool above = link && write == (unit.kind == UnitKind::kUp);
     const int shift = unit.kind == UnitKind::kRing && !write ? op.shift : 0;
     t.places = places->Of(in.mask, memory.level, shift);

@@ -36,7 +36,6 @@ class PlaceTable {
 /// Words memory[base + strides + offset] of every element, in the places of a set.
 struct Touch {
   int memory = 0, places = 0;
-  bool write = false;
   Stream stream;
   std::vector<int64_t> offsets{0};
 };

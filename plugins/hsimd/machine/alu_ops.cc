@@ -47,72 +47,63 @@ HSIMD_INLINE uint32_t ToInt(float a) {
 }
 
 // clang-format off: a table
-// name, enumerator, arity, value of a, b, c, doc
-#define HSIMD_ALU_OPS(X)                                                                      \
-  X(copy, kCopy, 1, a, "a")                                                                   \
-  X(select, kSelect, 3, a != 0 ? b : c, "a ? b : c")                                          \
-  X(fadd, kFAdd, 2, W(F(a) + F(b)), "f32 a + b")                                              \
-  X(fsub, kFSub, 2, W(F(a) - F(b)), "f32 a - b")                                              \
-  X(fmul, kFMul, 2, W(F(a) * F(b)), "f32 a * b")                                              \
-  X(fdiv, kFDiv, 2, W(F(a) / F(b)), "f32 a / b")                                              \
-  X(fmod, kFMod, 2, W(std::fmod(F(a), F(b))), "f32 remainder of a / b with the sign of a")    \
-  X(fmin, kFMin, 2,                                                                           \
-    W(F(a) != F(a)                  ? F(a)                                                    \
-      : F(b) != F(b) || F(b) < F(a) ? F(b)                                                    \
-                                    : F(a)),                                                  \
-    "f32 minimum, NaN if one is")                                                             \
-  X(fmax, kFMax, 2,                                                                           \
-    W(F(a) != F(a)                  ? F(a)                                                    \
-      : F(b) != F(b) || F(b) > F(a) ? F(b)                                                    \
-                                    : F(a)),                                                  \
-    "f32 maximum, NaN if one is")                                                             \
-  X(fma, kFma, 3, W(std::fma(F(a), F(b), F(c))), "f32 a * b + c, rounded once")               \
-  X(fmul_add, kFMulAdd, 3, W(F(W(F(a) * F(b))) + F(c)), "f32 a * b + c, the product rounded") \
-  X(fneg, kFNeg, 1, a ^ 0x80000000U, "f32 -a: the sign flips")                                \
-  X(fabs, kFAbs, 1, a & 0x7fffffffU, "f32 |a|: the sign is cleared")                          \
-  X(ffloor, kFFloor, 1, W(std::floor(F(a))), "f32 floor")                                     \
-  X(fceil, kFCeil, 1, W(std::ceil(F(a))), "f32 ceiling")                                      \
-  X(fround, kFRound, 1, W(std::nearbyint(F(a))), "f32 nearest integer, half to even")         \
-  X(ftrunc, kFTrunc, 1, W(std::trunc(F(a))), "f32 toward zero")                               \
-  X(fsqrt, kFSqrt, 1, W(std::sqrt(F(a))), "f32 square root")                                  \
-  X(fless, kFLess, 2, F(a) < F(b), "f32 a < b")                                               \
-  X(fless_equal, kFLessEqual, 2, F(a) <= F(b), "f32 a <= b")                                  \
-  X(fequal, kFEqual, 2, F(a) == F(b), "f32 a == b")                                           \
-  X(fnot_equal, kFNotEqual, 2, F(a) != F(b), "f32 a != b")                                    \
-  X(fis_nan, kFIsNan, 1, F(a) != F(a), "f32 is NaN")                                          \
-  X(fis_inf, kFIsInf, 1, (a & 0x7fffffffU) == 0x7f800000U, "f32 is infinite")                 \
-  X(iadd, kIAdd, 2, a + b, "i32 a + b")                                                       \
-  X(isub, kISub, 2, a - b, "i32 a - b")                                                       \
-  X(imul, kIMul, 2, a* b, "i32 a * b")                                                        \
-  X(imul_add, kIMulAdd, 3, a* b + c, "i32 a * b + c")                                         \
-  X(idiv, kIDiv, 2, IDiv(I(a), I(b)), "i32 a / b, truncated")                                 \
-  X(imod, kIMod, 2, uint32_t(IMod(I(a), I(b))), "i32 remainder with the sign of a")           \
-  X(ifloor_div, kIFloorDiv, 2, IFloorDiv(I(a), I(b)), "i32 a / b, toward minus infinity")     \
-  X(ifloor_mod, kIFloorMod, 2, uint32_t(IFloorMod(I(a), I(b))),                               \
-    "i32 remainder with the sign of b")                                                       \
-  X(imin, kIMin, 2, I(a) < I(b) ? a : b, "i32 minimum")                                       \
-  X(imax, kIMax, 2, I(a) > I(b) ? a : b, "i32 maximum")                                       \
-  X(ineg, kINeg, 1, 0U - a, "i32 -a")                                                         \
-  X(iabs, kIAbs, 1, I(a) < 0 ? 0U - a : a, "i32 |a|")                                         \
-  X(ishl, kIShl, 2, b < 32 ? a << (b & 31) : 0, "a << b")                                     \
-  X(ishr, kIShr, 2, b < 32 ? uint32_t(I(a) >> (b & 31)) : 0, "i32 a >> b")                    \
-  X(ushr, kUShr, 2, b < 32 ? a >> (b & 31) : 0, "u32 a >> b")                                 \
-  X(umul_high, kUMulHigh, 2, uint32_t(uint64_t(a) * b >> 32), "upper half of the u32 a * b")  \
-  X(iless, kILess, 2, I(a) < I(b), "i32 a < b")                                               \
-  X(iless_equal, kILessEqual, 2, I(a) <= I(b), "i32 a <= b")                                  \
-  X(iequal, kIEqual, 2, a == b, "i32 a == b")                                                 \
-  X(inot_equal, kINotEqual, 2, a != b, "i32 a != b")                                          \
-  X(uless, kULess, 2, a < b, "u32 a < b")                                                     \
-  X(uless_equal, kULessEqual, 2, a <= b, "u32 a <= b")                                        \
-  X(and, kAnd, 2, a& b, "bits of a and b")                                                    \
-  X(or, kOr, 2, a | b, "bits of a or b")                                                      \
-  X(xor, kXor, 2, a ^ b, "bits of a or b, not both")                                          \
-  X(bit_not, kBitNot, 1, ~a, "bits flipped")                                                  \
-  X(not, kNot, 1, a == 0, "bool not a")                                                       \
-  X(f2i, kF2I, 1, ToInt(F(a)), "f32 to i32: truncates, saturates, NaN is 0")                  \
-  X(i2f, kI2F, 1, W(float(I(a))), "i32 to f32, half to even")                                 \
-  X(f2bool, kF2Bool, 1, !(F(a) == 0), "f32 is not 0; NaN is not")                             \
-  X(i2bool, kI2Bool, 1, a != 0, "i32 is not 0")
+// name, enumerator, arity, value of a, b, c
+#define HSIMD_ALU_OPS(X)                                                                \
+  X(copy, kCopy, 1, a)                                                                  \
+  X(select, kSelect, 3, a != 0 ? b : c)                                                 \
+  X(fadd, kFAdd, 2, W(F(a) + F(b)))                                                     \
+  X(fsub, kFSub, 2, W(F(a) - F(b)))                                                     \
+  X(fmul, kFMul, 2, W(F(a) * F(b)))                                                     \
+  X(fdiv, kFDiv, 2, W(F(a) / F(b)))                                                     \
+  X(fmod, kFMod, 2, W(std::fmod(F(a), F(b))))                                           \
+  X(fmin, kFMin, 2, W(F(a) != F(a) ? F(a) : F(b) != F(b) || F(b) < F(a) ? F(b) : F(a))) \
+  X(fmax, kFMax, 2, W(F(a) != F(a) ? F(a) : F(b) != F(b) || F(b) > F(a) ? F(b) : F(a))) \
+  X(fma, kFma, 3, W(std::fma(F(a), F(b), F(c))))                                        \
+  X(fmul_add, kFMulAdd, 3, W(F(W(F(a) * F(b))) + F(c)))                                 \
+  X(fneg, kFNeg, 1, a ^ 0x80000000U)                                                    \
+  X(fabs, kFAbs, 1, a & 0x7fffffffU)                                                    \
+  X(ffloor, kFFloor, 1, W(std::floor(F(a))))                                            \
+  X(fceil, kFCeil, 1, W(std::ceil(F(a))))                                               \
+  X(fround, kFRound, 1, W(std::nearbyint(F(a))))                                        \
+  X(ftrunc, kFTrunc, 1, W(std::trunc(F(a))))                                            \
+  X(fsqrt, kFSqrt, 1, W(std::sqrt(F(a))))                                               \
+  X(fless, kFLess, 2, F(a) < F(b))                                                      \
+  X(fless_equal, kFLessEqual, 2, F(a) <= F(b))                                          \
+  X(fequal, kFEqual, 2, F(a) == F(b))                                                   \
+  X(fnot_equal, kFNotEqual, 2, F(a) != F(b))                                            \
+  X(fis_nan, kFIsNan, 1, F(a) != F(a))                                                  \
+  X(fis_inf, kFIsInf, 1, (a & 0x7fffffffU) == 0x7f800000U)                              \
+  X(iadd, kIAdd, 2, a + b)                                                              \
+  X(isub, kISub, 2, a - b)                                                              \
+  X(imul, kIMul, 2, a* b)                                                               \
+  X(imul_add, kIMulAdd, 3, a* b + c)                                                    \
+  X(idiv, kIDiv, 2, IDiv(I(a), I(b)))                                                   \
+  X(imod, kIMod, 2, uint32_t(IMod(I(a), I(b))))                                         \
+  X(ifloor_div, kIFloorDiv, 2, IFloorDiv(I(a), I(b)))                                   \
+  X(ifloor_mod, kIFloorMod, 2, uint32_t(IFloorMod(I(a), I(b))))                         \
+  X(imin, kIMin, 2, I(a) < I(b) ? a : b)                                                \
+  X(imax, kIMax, 2, I(a) > I(b) ? a : b)                                                \
+  X(ineg, kINeg, 1, 0U - a)                                                             \
+  X(iabs, kIAbs, 1, I(a) < 0 ? 0U - a : a)                                              \
+  X(ishl, kIShl, 2, b < 32 ? a << (b & 31) : 0)                                         \
+  X(ishr, kIShr, 2, b < 32 ? uint32_t(I(a) >> (b & 31)) : 0)                            \
+  X(ushr, kUShr, 2, b < 32 ? a >> (b & 31) : 0)                                         \
+  X(umul_high, kUMulHigh, 2, uint32_t(uint64_t(a) * b >> 32))                           \
+  X(iless, kILess, 2, I(a) < I(b))                                                      \
+  X(iless_equal, kILessEqual, 2, I(a) <= I(b))                                          \
+  X(iequal, kIEqual, 2, a == b)                                                         \
+  X(inot_equal, kINotEqual, 2, a != b)                                                  \
+  X(uless, kULess, 2, a < b)                                                            \
+  X(uless_equal, kULessEqual, 2, a <= b)                                                \
+  X(and, kAnd, 2, a& b)                                                                 \
+  X(or, kOr, 2, a | b)                                                                  \
+  X(xor, kXor, 2, a ^ b)                                                                \
+  X(bit_not, kBitNot, 1, ~a)                                                            \
+  X(not, kNot, 1, a == 0)                                                               \
+  X(f2i, kF2I, 1, ToInt(F(a)))                                                          \
+  X(i2f, kI2F, 1, W(float(I(a))))                                                       \
+  X(f2bool, kF2Bool, 1, !(F(a) == 0))                                                   \
+  X(i2bool, kI2Bool, 1, a != 0)
 
 // clang-format on
 
@@ -141,7 +132,7 @@ HSIMD_INLINE void Loop(int64_t n, const uint32_t* a, const uint32_t* b, const ui
 }
 
 // The functor of an operation, its value for one word, and its lanes.
-#define HSIMD_DEFINE(text, op, arity, expression, doc)                                         \
+#define HSIMD_DEFINE(text, op, arity, expression)                                              \
   struct Value##op {                                                                           \
     HSIMD_INLINE uint32_t operator()([[maybe_unused]] uint32_t a, [[maybe_unused]] uint32_t b, \
                                      [[maybe_unused]] uint32_t c) const {                      \
@@ -157,17 +148,16 @@ HSIMD_ALU_OPS(HSIMD_DEFINE)
 #undef HSIMD_DEFINE
 
 #if defined(HSIMD_WIDE)
-#define HSIMD_DEFINE(text, op, arity, expression, doc)                                         \
+#define HSIMD_DEFINE(text, op, arity, expression)                                              \
   HSIMD_WIDE void Wide##op(int64_t n, const uint32_t* a, const uint32_t* b, const uint32_t* c, \
                            uint32_t* dst) {                                                    \
     Loop<arity>(n, a, b, c, dst, Value##op());                                                 \
   }
 HSIMD_ALU_OPS(HSIMD_DEFINE)
 #undef HSIMD_DEFINE
-#define HSIMD_ROW(text, op, arity, expression, doc) \
-  Functions{Word##op, has_wide ? Wide##op : Lanes##op},
+#define HSIMD_ROW(text, op, arity, expression) Functions{Word##op, has_wide ? Wide##op : Lanes##op},
 #else
-#define HSIMD_ROW(text, op, arity, expression, doc) Functions{Word##op, Lanes##op},
+#define HSIMD_ROW(text, op, arity, expression) Functions{Word##op, Lanes##op},
 #endif
 
 const Functions& FunctionsOf(AluOp op) {
@@ -178,7 +168,7 @@ const Functions& FunctionsOf(AluOp op) {
 }  // namespace
 
 const std::vector<AluOpInfo>& AluOps() {
-#define HSIMD_INFO(text, op, arity, expression, doc) AluOpInfo{AluOp::op, #text, arity, doc},
+#define HSIMD_INFO(text, op, arity, expression) AluOpInfo{AluOp::op, #text, arity},
   static const std::vector<AluOpInfo> ops = {HSIMD_ALU_OPS(HSIMD_INFO)};
 #undef HSIMD_INFO
   return ops;

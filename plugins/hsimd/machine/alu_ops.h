@@ -92,7 +92,6 @@ struct AluOpInfo {
   AluOp op;
   const char* name;  ///< "fadd"
   int arity;         ///< 1 to 3
-  const char* doc;
 };
 
 /// Every operation, in the order of the enumeration.

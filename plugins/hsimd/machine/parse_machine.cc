@@ -392,7 +392,6 @@ class Reader {
       op.rate = rate.value;
       if (rate.assumed) m_.assumed.push_back(OpPath(*unit, name, "rate"));
     }
-    if (!has("latency") && !at.Has("latency")) at.At("latency");  // says that it is missing
     const Marked<int64_t> latency =
         Number(has("latency") ? own->At("latency") : at.At("latency"), 1, kMaxLatency);
     op.latency = latency.value;

@@ -15,10 +15,12 @@ namespace hsimd {
 
 namespace {
 
-constexpr int64_t kMostClasses = 4096;  ///< of words by difference; more go as whole tensors
-constexpr size_t kMostWays = 3;         ///< over the tree that are made into instructions
-constexpr size_t kMostDetour = 1;       ///< hops beyond the shortest way's
-constexpr int64_t kMostSearched = 40;   ///< instructions that a search goes down
+constexpr int64_t kMostClasses = 4096;         ///< of words by difference; more go as whole tensors
+constexpr size_t kMostWays = 3;                ///< over the tree that are made into instructions
+constexpr size_t kMostDetour = 1;              ///< hops beyond the shortest way's
+constexpr int64_t kMostInstructions = 50'000;  ///< a way that takes more is not tried
+constexpr int kBeam = 64;                      ///< width of the search over few words
+constexpr int64_t kMostSearched = 40;          ///< instructions that a search goes down
 constexpr int kMostChunks = 4096;
 
 void CheckTensor(const Machine& m, const TensorAt& t) {
@@ -100,13 +102,13 @@ std::string WayOf(const Machine& m, const std::vector<Instruction>& list) {
 class Planner {
  public:
   Planner(const Machine& m, const TensorAt& from, const TensorAt& to,
-          const std::vector<SpareWords>& spare, const MoveEffort& effort)
-      : m_(m), from_(from), to_(to), spare_(m, spare), effort_(effort) {}
+          const std::vector<SpareWords>& spare)
+      : m_(m), from_(from), to_(to), spare_(m, spare) {}
 
   MovePlan Run() {
     std::vector<Box> moved;
     bool classes = false;
-    const std::vector<Box> boxes = Refine(m_, from_, to_, effort_.most_instructions);
+    const std::vector<Box> boxes = Refine(m_, from_, to_, kMostInstructions);
     if (from_.memory == to_.memory) {
       std::vector<Box> cut;
       if (CutByDifference(boxes, true, kMostClasses, cut)) {
@@ -136,7 +138,7 @@ class Planner {
     if (from_.memory != to_.memory) {
       // Words that keep their places: one hop, no order to respect.
       if (const auto best = CheapestHop(m_, from_.memory, to_.memory, moved, true))
-        offer(EmitHop(m_, best->first, moved, effort_.most_instructions));
+        offer(EmitHop(m_, best->first, moved, kMostInstructions));
       std::vector<Box> cut;
       if (m_.memories[from_.memory].level == m_.memories[to_.memory].level &&
           CutByDifference(boxes, false, kMostClasses, cut)) {
@@ -146,7 +148,7 @@ class Planner {
     }
     if (classes) {
       for (const By by : {By::kNeighbours, By::kEither, By::kTree}) {
-        offer(MoveClasses(m_, from_, to_, moved, by, spare_, effort_.most_instructions));
+        offer(MoveClasses(m_, from_, to_, moved, by, spare_, kMostInstructions));
       }
     }
     if (classes && from_.memory == to_.memory) offer(Search(boxes, plan.cycles));
@@ -190,17 +192,17 @@ class Planner {
       }
     }
     const int64_t most = cycles < 0 ? kMostSearched : std::min(cycles - 1, kMostSearched);
-    return SearchWords(m_, from_.memory, words, spare_.all(), effort_.beam, most);
+    return SearchWords(m_, from_.memory, words, spare_.all(), kBeam, most);
   }
 
   std::vector<Way> Ways() const {
     std::vector<Way> ways;
     const int below = std::min(m_.memories[from_.memory].level, m_.memories[to_.memory].level);
-    const int top = CommonLevel(Refine(m_, from_, to_, effort_.most_instructions), below);
+    const int top = CommonLevel(Refine(m_, from_, to_, kMostInstructions), below);
     for (const auto& path : PathsOf(m_, from_.memory, to_.memory, top, spare_)) {
       if (path.size() == 2) continue;
       if (!ways.empty() && path.size() > ways[0].stops.size() + kMostDetour) break;
-      if (auto way = CheapestWay(m_, from_, to_, path, effort_.most_instructions)) {
+      if (auto way = CheapestWay(m_, from_, to_, path, kMostInstructions)) {
         ways.push_back(std::move(*way));
       }
     }
@@ -226,8 +228,8 @@ class Planner {
   std::optional<std::vector<Instruction>> Emit(const Way& way) const {
     std::vector<Instruction> out;
     for (size_t k = 0; k < way.hops.size(); ++k) {
-      const auto boxes = Refine(m_, way.stops[k], way.stops[k + 1], effort_.most_instructions);
-      auto list = EmitHop(m_, way.hops[k], boxes, effort_.most_instructions - int64_t(out.size()));
+      const auto boxes = Refine(m_, way.stops[k], way.stops[k + 1], kMostInstructions);
+      auto list = EmitHop(m_, way.hops[k], boxes, kMostInstructions - int64_t(out.size()));
       if (!list) return std::nullopt;
       for (Instruction& i : *list) out.push_back(std::move(i));
     }
@@ -268,11 +270,11 @@ class Planner {
     while (!todo.empty()) {
       const auto [from, to] = todo.back();
       todo.pop_back();
-      Planner part(m_, from, to, halves[turn], effort_);
+      Planner part(m_, from, to, halves[turn]);
       std::string missing;
       auto list = part.Tree(missing);
       if (list) {
-        if (int64_t(out.size() + list->size()) > effort_.most_instructions) return std::nullopt;
+        if (int64_t(out.size() + list->size()) > kMostInstructions) return std::nullopt;
         for (Instruction& i : *list) out.push_back(std::move(i));
         turn ^= 1;
         if (++chunks > kMostChunks) return std::nullopt;
@@ -313,14 +315,12 @@ class Planner {
   const Machine& m_;
   const TensorAt from_, to_;
   SpareSpace spare_;
-  MoveEffort effort_;
 };
 
 }  // namespace
 
 MovePlan PlanMove(const Machine& m, const TensorAt& from, const TensorAt& to,
-                  const std::vector<SpareWords>& spare, const std::string& note,
-                  const MoveEffort& effort) {
+                  const std::vector<SpareWords>& spare, const std::string& note) {
   WEFT_CHECK(from.layout.shape == to.layout.shape, kShapeMismatch,
              "a move between different shapes: {} and {}", PrintLayout(from.layout),
              PrintLayout(to.layout));
@@ -328,14 +328,13 @@ MovePlan PlanMove(const Machine& m, const TensorAt& from, const TensorAt& to,
              m.name, m.levels.size(), kMostLevels);
   CheckTensor(m, from);
   CheckTensor(m, to);
-  MovePlan plan = Planner(m, from, to, spare, effort).Run();
+  MovePlan plan = Planner(m, from, to, spare).Run();
   for (Instruction& i : plan.instructions) i.note = note;
   return plan;
 }
 
 MovePlan PlanWords(const Machine& m, int memory, const std::vector<WordMove>& words,
-                   const std::vector<SpareWords>& spare, const std::string& note,
-                   const MoveEffort& effort) {
+                   const std::vector<SpareWords>& spare, const std::string& note) {
   WEFT_CHECK(memory >= 0 && memory < int(m.memories.size()), kUsage, "memory {} of machine {}",
              memory, m.name);
   const int64_t places = m.PlacesOf(m.memories[memory].level), size = m.memories[memory].words;
@@ -348,7 +347,7 @@ MovePlan PlanWords(const Machine& m, int memory, const std::vector<WordMove>& wo
   }
   (void)SpareSpace(m, spare);  // checks the ranges
   MovePlan plan;
-  auto list = SearchWords(m, memory, words, spare, effort.beam, kMostSearched);
+  auto list = SearchWords(m, memory, words, spare, kBeam, kMostSearched);
   if (list) plan.cycles = StartInOrder(m, *list);
   WEFT_CHECK(list && plan.cycles >= 0, kUnsupported,
              "no way found for {} words of {} in machine {}", words.size(), m.memories[memory].name,

@@ -51,24 +51,17 @@ struct MovePlan {
   std::string way;           ///< "stay", "copies", "ring", "tree", or "ring, tree"
 };
 
-struct MoveEffort {
-  int64_t most_instructions = 50'000;  ///< a way that takes more is not tried
-  int beam = 64;                       ///< width of the search over few words; 0: none
-};
-
 /// Throws weft::Error: kShapeMismatch (two shapes), kInvalidModel (a layout that the machine's
 /// levels do not hold, an address range beyond its memory), kUnsupported (layouts with `Time` or
 /// `W`; no links lead from one memory to the other), kLimit (needs more spare words, says how many
-/// in which memory; more instructions than allowed).
+/// in which memory; over 50,000 instructions).
 MovePlan PlanMove(const Machine& machine, const TensorAt& from, const TensorAt& to,
-                  const std::vector<SpareWords>& spare, const std::string& note = {},
-                  const MoveEffort& effort = {});
+                  const std::vector<SpareWords>& spare, const std::string& note = {});
 
 /// Any rearrangement of up to 16 words of one memory among few places, by neighbours and copies:
 /// what no layout says. Words that are not listed are not kept in the cells that are targets or
 /// spare. Throws kUnsupported where the search finds no way.
 MovePlan PlanWords(const Machine& machine, int memory, const std::vector<WordMove>& words,
-                   const std::vector<SpareWords>& spare, const std::string& note = {},
-                   const MoveEffort& effort = {});
+                   const std::vector<SpareWords>& spare, const std::string& note = {});
 
 }  // namespace hsimd

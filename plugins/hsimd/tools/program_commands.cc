@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "../l1/simulator.h"
 #include "../report/report.h"
