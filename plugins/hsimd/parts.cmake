@@ -19,9 +19,11 @@ mark_as_advanced(HSIMD_DMLC)
 target_link_libraries(hsimd_parts PUBLIC Weft::weft fmt::fmt $<$<BOOL:${HSIMD_DMLC}>:${HSIMD_DMLC}>
   PRIVATE nlohmann_json::nlohmann_json)
 
-add_library(hsimd_test_main OBJECT tests/main.cc tests/naive_interpreter.cc tests/random_program.cc)
-target_link_libraries(hsimd_test_main PUBLIC doctest::doctest hsimd_parts)
-target_compile_definitions(hsimd_test_main PUBLIC DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
+if(BUILD_TESTING)
+  add_library(hsimd_test_main OBJECT tests/main.cc tests/naive_interpreter.cc tests/random_program.cc)
+  target_link_libraries(hsimd_test_main PUBLIC doctest::doctest hsimd_parts)
+  target_compile_definitions(hsimd_test_main PUBLIC DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
+endif()
 
 function(hsimd_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "" "" "SOURCES;TESTS")
