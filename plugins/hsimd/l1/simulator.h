@@ -37,8 +37,8 @@ struct Hazard {
   int64_t other = -1;  ///< the instruction that it collides with; -1: none
 };
 
-/// "cycle 12: instruction 5 (@8 ALU.fadd), element 4, reads R0[8] in PE 3 while a write by
-/// instruction 4 (@7 ALU.fmul) is under way".
+/// "cycle 12: instruction 5 (@8 ALU.fadd), element 4, touches R0[8] in PE 3 while instruction 4 (@7
+/// ALU.fmul) does and a write is under way".
 std::string Describe(const Hazard& hazard, const Program& program, const Machine& machine);
 
 struct Execution {

@@ -185,7 +185,7 @@ TEST_CASE("simulator: ports") {
         "writes @23 i3 R1[1] in 0");
   CHECK(Verdict(kReady + "@20 ALU.copy R0[0] -> R1[0]\n@22 L1_RING.left R0[1] -> R1[1]") == "ok");
   CHECK(Verdict(kReady + "@20 ALU.copy R0[0] -> R1[0]\n@24 L1_RING.left R0[1] -> R1[1]") == "ok");
-  // A later instruction may take the port first: the ring in 21, then the ALU's write of cycle 21.
+  // Writes at the ends of the cycles 23 to 27: a read in 26 is one access too many, not in 28.
   CHECK(Verdict(kReady + "@20 ALU.copy R0[0] -> LM0[0]\n@24 ALU.copy LM0[0] -> LM0[1]") == "ok");
   CHECK(
       Verdict(kReady + "@20 ALU.copy R0[0; 1] -> LM0[0; 1] x (5)\n@26 ALU.copy LM0[0] -> R1[0]") ==

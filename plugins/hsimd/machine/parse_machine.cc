@@ -268,8 +268,8 @@ class Reader {
     if (m_.memories.empty()) p.Fail("a machine needs a memory");
   }
 
-  /// Memories by name, all of the level (of any where level is -1); where the key is missing,
-  /// none: all that fit. Some must fit.
+  /// Memories by name, all of the level; where the key is missing, none, which says all that fit:
+  /// then there must be some.
   std::vector<int> MemoriesAt(const Place& unit, const char* key, int level) const {
     std::vector<std::string> fitting;
     for (const Memory& m : m_.memories) {

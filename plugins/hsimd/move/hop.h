@@ -24,8 +24,9 @@ std::vector<Hop> HopsBetween(const Machine& machine, int from, int to);
 /// All hops of the machine.
 std::vector<Hop> AllHops(const Machine& machine);
 
-/// Cycles that the hop's slot is held by the boxes; nullopt where it cannot carry one of them: a
-/// place that is not the neighbour, the child or the parent.
+/// Cycles in which the hop's instructions issue elements, each from its first issue to its last;
+/// nullopt where it cannot carry one of the boxes: a place that is not the neighbour, the child or
+/// the parent.
 std::optional<int64_t> HopCycles(const Machine& machine, const Hop& hop,
                                  const std::vector<Box>& boxes);
 /// The hop of fewest cycles between two memories, and these; nullopt where none can carry the

@@ -128,7 +128,7 @@ class Search {
   }
 
   uint64_t HashOf(const State& s) const {
-    // Two words of 60 bits: cells have 6 bits; mixed, collisions only lose a state.
+    // All cells mixed: where two states have one hash, the later one is lost, no more.
     uint64_t h = 0x9e3779b97f4a7c15;
     for (size_t k = 0; k < words_.size(); ++k) {
       h = (h ^ s[k]) * 0xff51afd7ed558ccd;

@@ -28,7 +28,7 @@ class SpareSpace {
 struct Way {
   std::vector<Hop> hops;
   std::vector<TensorAt> stops;  ///< hops + 1: from, .., to; bases of those between not yet set
-  int64_t cycles = 0;           ///< of all hops' slots
+  int64_t cycles = 0;           ///< HopCycles of all hops
 };
 
 /// Paths of memories from one to another over links and copies, up and then down, the shortest

@@ -1,6 +1,6 @@
-/// direct_run.h: executes l1 programs element by element, for tests of what emits them. Checks
-/// nothing but that words are read after they were written: an oracle that shares no code with the
-/// simulator.
+/// direct_run.h: executes l1 programs element by element, for tests of what emits them. Checks only
+/// that words are read after they were written and that no word of a parent has two writers: an
+/// oracle that shares with the simulator what single words become (machine/alu_ops.h), no more.
 #pragma once
 
 #include <algorithm>

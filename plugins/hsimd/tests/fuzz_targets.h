@@ -1,9 +1,10 @@
 /// fuzz_targets.h: what is fuzzed: every reader of text of the plugin.
 ///
-/// A target answers every input with success or a weft::UserError, and holds its law for what it
-/// accepts: what was read prints to what reads to the same. It aborts where the law does not hold;
-/// any other exception is for the caller. The tests of the rooms run them on fixed mutations;
-/// libfuzzer.cc (configure with -DHSIMD_FUZZ=ON and clang) is guided by coverage.
+/// A target answers every input with success or a weft::UserError, and holds its laws for what it
+/// accepts: what was read prints to what reads to the same; a small program without hazards takes
+/// the cycles that were predicted. It aborts where a law does not hold; any other exception is for
+/// the caller. fuzz_test.cc runs them on fixed mutations; libfuzzer.cc (configure with
+/// -DHSIMD_FUZZ=ON and clang) is guided by coverage.
 #pragma once
 
 #include <string>
