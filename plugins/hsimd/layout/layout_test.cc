@@ -4,34 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <random>
 #include <set>
 
+#include "../tests/indices.h"
 #include "weft/support/error.h"
 
 namespace hsimd {
 namespace {
-
-using Rng = std::mt19937_64;
-int64_t Between(Rng& rng, int64_t a, int64_t b) {
-  return std::uniform_int_distribution<int64_t>(a, b)(rng);
-}
-
-std::vector<Index> AllIndices(const std::vector<int64_t>& shape) {
-  std::vector<Index> out;
-  int64_t n = 1;
-  for (const int64_t s : shape) n *= s;
-  for (int64_t k = 0; k < n; ++k) {
-    Index i(shape.size());
-    int64_t rest = k;
-    for (size_t a = shape.size(); a-- > 0;) {
-      i[a] = rest % shape[a];
-      rest /= shape[a];
-    }
-    out.push_back(i);
-  }
-  return out;
-}
 
 /// Written again from the definition: all places of an element, coordinates of named levels.
 std::set<Place> Table(const Layout& l, const Index& index) {

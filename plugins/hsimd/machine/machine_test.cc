@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "../tests/mutate.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -307,24 +308,8 @@ TEST_CASE("machine: damaged files are refused or read, never more") {
     texts.push_back(PrintMachine(FindMachine(name)));
   int accepted = 0;
   for (int round = 0; round < 3000; ++round) {
-    std::string text = texts[round % 8 == 0 ? random() % texts.size() : 0];
-    for (int edits = 1 + int(random() % 4); edits > 0; --edits) {
-      const size_t at = random() % text.size();
-      switch (random() % 4) {
-        case 0:
-          text[at] = char(random());
-          break;
-        case 1:
-          text.erase(at, 1 + random() % 20);
-          break;
-        case 2:
-          text.insert(at, text.substr(random() % text.size(), random() % 30));
-          break;
-        default:
-          text[at] = "0123456789\"{}[],:-"[random() % 18];
-      }
-      if (text.empty()) text = "{";
-    }
+    const std::string text = Mutate(texts[round % 8 == 0 ? random() % texts.size() : 0], texts,
+                                    {4, 20, 30, "0123456789\"{}[],:-"}, &random);
     try {
       const Machine m = ParseMachine(text, "f.json");
       CheckEqual(ParseMachine(PrintMachine(m), "again"), m);
@@ -332,6 +317,7 @@ TEST_CASE("machine: damaged files are refused or read, never more") {
     } catch (const weft::UserError&) {
     }
   }
+  MESSAGE(accepted);//TMP
   CHECK(accepted > 20);
 }
 
