@@ -47,8 +47,7 @@ class Scheduler {
           {machine_->memories[size_t(bank.memory)].name,
            words ? std::min(words, bank.words) : bank.words * percent / 100});
     for (const NodePtr& n : g_.TopoOrder()) AddNode(n);
-    for (const NodeEntry& e : g_.outputs)
-      if (IsOp(e.node, kStore)) problem_.values[size_t(ValueOf(e.node->inputs[0]))].to_dram = true;
+    for (const auto& [v, store] : store_of_) problem_.values[size_t(v)].to_dram = true;
     const PlacedSchedule plan = PlanPlacedSchedule(problem_, {}, Mode());
     VerifySchedule(problem_, plan.schedule);
     ctx_.Count("cycles", plan.schedule.cycles);
@@ -108,7 +107,8 @@ class Scheduler {
   }
 
   /// Loads and Stores of the graph are what brings values near and puts them out; what else is not
-  /// a variable runs.
+  /// a variable runs. So does a Store of what lies off chip already, in another shape: views of one
+  /// value are that value here.
   void AddNode(const NodePtr& n) {
     if (LiesOffChip(n) || IsView(n)) return;
     if (IsOp(n, kLoad)) {
@@ -119,9 +119,10 @@ class Scheduler {
     }
     if (IsOp(n, kStore)) {
       const int v = ValueOf(n->inputs[0]);
-      problem_.values[size_t(v)].store_cycles = CyclesOf(n);
-      store_of_.emplace(v, n);
-      return;
+      if (!problem_.values[size_t(v)].in_dram && store_of_.emplace(v, n).second) {
+        problem_.values[size_t(v)].store_cycles = CyclesOf(n);
+        return;
+      }
     }
     ScheduleProblem::Node node;
     node.name = n->Describe();
@@ -132,7 +133,8 @@ class Scheduler {
         if (std::find(node.inputs.begin(), node.inputs.end(), v) == node.inputs.end())
           node.inputs.push_back(v);
       }
-    for (uint32_t i = 0; i < n->num_outputs(); ++i) {
+    const uint32_t made = IsOp(n, kStore) ? 0 : n->num_outputs();  // what is stored is not near
+    for (uint32_t i = 0; i < made; ++i) {
       const int v = ValueOf(NodeEntry(n, i));
       // A spill goes out and comes back; until somebody measures it, at the pace of the link.
       ScheduleProblem::Value& value = problem_.values[size_t(v)];
@@ -214,7 +216,9 @@ class Scheduler {
     }
     r.ran = true;
     for (uint32_t o = 0; o < n->num_outputs(); ++o)
-      near_[size_t(value_of_.at(NodeEntry(r.node, o).key().packed()))] = NodeEntry(n, o);
+      if (const auto it = value_of_.find(NodeEntry(r.node, o).key().packed());
+          it != value_of_.end())
+        near_[size_t(it->second)] = NodeEntry(n, o);
     return n;
   }
 
