@@ -36,6 +36,9 @@ std::vector<uint32_t> ToWords(const Tensor& t, const std::string& name) {
     case DType::kBool:
       for (size_t i = 0; i < n; ++i) words[i] = static_cast<const uint8_t*>(t.data())[i] ? 1 : 0;
       break;
+    case DType::kU8:
+      for (size_t i = 0; i < n; ++i) words[i] = static_cast<const uint8_t*>(t.data())[i];
+      break;
     case DType::kI64:
       for (size_t i = 0; i < n; ++i) {
         const int64_t v = static_cast<const int64_t*>(t.data())[i];
@@ -45,20 +48,34 @@ std::vector<uint32_t> ToWords(const Tensor& t, const std::string& name) {
       }
       break;
     default:
-      WEFT_THROW(kUnsupported, "{}: dtype {}; the machine has f32, i32, i64 that fits, bool", name,
-                 Type(t.dtype()).ToString());
+      WEFT_THROW(kUnsupported, "{}: dtype {}; the machine has f32, i32, i64 that fits, u8, bool",
+                 name, Type(t.dtype()).ToString());
   }
   return words;
 }
 
-void FromWords(const std::vector<uint32_t>& words, Tensor* t) {
+void FromWords(const std::vector<uint32_t>& words, Tensor* t, const std::string& name) {
   const size_t n = words.size();
-  if (t->dtype() == DType::kBool)
-    for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = words[i] != 0;
-  else if (t->dtype() == DType::kI64)
-    for (size_t i = 0; i < n; ++i) static_cast<int64_t*>(t->mutable_data())[i] = int32_t(words[i]);
-  else
-    std::memcpy(t->mutable_data(), words.data(), n * 4);
+  switch (t->dtype()) {
+    case DType::kF32:
+    case DType::kI32:
+    case DType::kU32:
+      std::memcpy(t->mutable_data(), words.data(), n * 4);
+      break;
+    case DType::kBool:
+      for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = words[i] != 0;
+      break;
+    case DType::kU8:
+      for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = uint8_t(words[i]);
+      break;
+    case DType::kI64:
+      for (size_t i = 0; i < n; ++i)
+        static_cast<int64_t*>(t->mutable_data())[i] = int32_t(words[i]);
+      break;
+    default:
+      WEFT_THROW(kUnsupported, "{}: a result of dtype {}; the machine has words of 32 bits", name,
+                 Type(t->dtype()).ToString());
+  }
 }
 
 class SimulatedProgram final : public BackendProgram {
@@ -115,7 +132,7 @@ class SimulatedProgram final : public BackendProgram {
       const std::shared_ptr<Tensor> y = run.NewResult(i, o.dtype, o.dims);
       words.resize(size_t(y->num_elements()));
       m.simulator->GetWords(dram_, o.base, words.data(), int64_t(words.size()));
-      FromWords(words, y.get());
+      FromWords(words, y.get(), o.name);
     }
   }
 
