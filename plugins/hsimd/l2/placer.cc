@@ -111,15 +111,26 @@ int64_t Placer::FirstFree(const Instruction& instruction, int64_t start) {
                    mine, memory.reads);
         if (reads > memory.reads) start = before + 1;
       }
-      if (memory.accesses && reads + writes > memory.accesses) start = before + 1;
+      if (memory.accesses) {
+        WEFT_CHECK(mine <= memory.accesses, kInvalidModel,
+                   "an instruction reads {} {} times a cycle, which has {} accesses", memory.name,
+                   mine, memory.accesses);
+        if (reads + writes > memory.accesses) start = before + 1;
+      }
     }
     for (size_t i = 0; i < port_writes_.size() && start == before; ++i) {
       const auto [time, m] = port_writes_[i];
       const Memory& memory = machine_.memories[size_t(m)];
       const MemoryState& state = memories_[size_t(m)];
       const int64_t cycle = start + time;
-      const int writes = used(state.writes, cycle) + own(port_writes_, i);
-      if (memory.writes && writes > memory.writes) start = before + 1;
+      const int mine = own(port_writes_, i);
+      const int writes = used(state.writes, cycle) + mine;
+      if (memory.writes) {
+        WEFT_CHECK(mine <= memory.writes, kInvalidModel,
+                   "an instruction writes {} {} times a cycle, which has {} write ports",
+                   memory.name, mine, memory.writes);
+        if (writes > memory.writes) start = before + 1;
+      }
       if (memory.accesses) {
         int reads = used(state.reads, cycle);
         // Own reads in that cycle: elements issued latency - 1 later.
