@@ -133,9 +133,9 @@ int64_t Placer::FirstFree(const Instruction& instruction, int64_t start) {
       }
       if (memory.accesses) {
         int reads = used(state.reads, cycle);
-        // Own reads in that cycle: elements issued latency - 1 later.
+        // Own reads in that cycle: elements issued latency - 1 later. The list is by time alone.
         const auto it =
-            std::lower_bound(port_reads_.begin(), port_reads_.end(), std::make_pair(time, m));
+            std::lower_bound(port_reads_.begin(), port_reads_.end(), std::make_pair(time, 0));
         for (auto j = it; j != port_reads_.end() && j->first == time; ++j) reads += j->second == m;
         if (reads + writes > memory.accesses) {
           WEFT_CHECK(used(state.reads, cycle) + used(state.writes, cycle) > 0, kInvalidModel,

@@ -67,5 +67,14 @@ TEST_CASE("an instruction that needs more of a memory than it has in a cycle is 
   CHECK(Refusal(m, Of(m, "LOAD", "load", 1, {At(m, "DRAM", 0)}, At(m, "S", 0))) == "none");
 }
 
+TEST_CASE("own reads and writes of a memory in one cycle are found, whatever else is read") {
+  const Machine m = SmallMachine();
+  // Element 0 writes M in the cycle in which element 2 reads it.
+  CHECK(Refusal(m, Of(m, "ALU", "fadd", 3, {At(m, "M", 0), At(m, "R", 0)}, At(m, "M", 16)))
+            .find("reads and writes M more often") != std::string::npos);
+  CHECK(Refusal(m, Of(m, "ALU", "fadd", 2, {At(m, "M", 0), At(m, "R", 0)}, At(m, "M", 16))) ==
+        "none");
+}
+
 }  // namespace
 }  // namespace hsimd
