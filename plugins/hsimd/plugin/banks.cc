@@ -84,6 +84,8 @@ std::vector<int> MatrixOperands(const std::vector<ProductOperands>& products,
   return out;
 }
 
+size_t BankOfA(const MachineMemories& memories) { return memories.banks.size() > 1 ? 1 : 0; }
+
 bool FitsBanks(const std::vector<MachineMemories::Bank>& banks, std::vector<int64_t> words) {
   std::sort(words.rbegin(), words.rend());
   if (words.size() > kMostTried) {
@@ -166,7 +168,7 @@ void AssignBanks(const Graph& graph, const MachineMemories& memories, const Mach
     for (const int v : mine) {
       Value& value = values[size_t(v)];
       if (value.bank >= 0) continue;
-      const int wanted = value.is_a ? 1 : 0;
+      const int wanted = value.is_a ? int(BankOfA(memories)) : 0;
       for (int k = 0; k < int(banks.size()) && value.bank < 0; ++k) {
         const int bank = (wanted + k) % int(banks.size());
         if (has_room(value, bank)) value.bank = bank;

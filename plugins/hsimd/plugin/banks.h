@@ -18,6 +18,9 @@ struct ProductOperands {
 };
 std::vector<ProductOperands> ProductsOf(const weft::Graph& graph, const weft::NodePtr& node);
 
+/// Index in `banks` of the one where the matrix unit finds A: the second; the only one of one.
+size_t BankOfA(const MachineMemories& memories);
+
 /// Of the operands of products those that the matrix unit takes as A under these layouts: whose
 /// rows are dealt out over the PEs.
 std::vector<int> MatrixOperands(const std::vector<ProductOperands>& products,

@@ -147,7 +147,7 @@ class Planner {
     for (const MachineMemories::Bank& bank : memories_.banks) left.push_back(bank.words);
     for (size_t i = 0; i < all.size(); ++i) {
       const size_t banks = left.size();
-      size_t bank = std::count(of_matrix.begin(), of_matrix.end(), int(i)) ? banks - 1 : 0;
+      size_t bank = std::count(of_matrix.begin(), of_matrix.end(), int(i)) ? BankOfA(memories_) : 0;
       for (size_t k = 0; k < banks && left[bank] < Words(all[i]->layout); ++k)
         bank = (bank + 1) % banks;
       left[bank] -= Words(all[i]->layout);
@@ -178,11 +178,11 @@ class Planner {
       for (const Layout& l : c.outputs) each.push_back(Words(l));
       const int64_t words = std::accumulate(each.begin(), each.end(), int64_t{0});
       least = least ? std::min(least, words) : words;
-      // What the matrix unit takes as A lies in the second bank, or is copied to the scratch there.
+      // What the matrix unit takes as A lies in a bank for it, or is copied to the scratch there.
       bool fits = FitsBanks(memories_.banks, each);
       if (memories_.banks.size() > 1)
         for (const int a : MatrixOperands(products, c.inputs, *machine_))
-          fits = fits && Words(c.inputs[size_t(a)]) <= memories_.banks[1].words;
+          fits = fits && Words(c.inputs[size_t(a)]) <= memories_.banks[BankOfA(memories_)].words;
       if (fits && fitting.size() < most_) fitting.push_back(std::move(c));
     }
     WEFT_CHECK(!fitting.empty(), kLimit,
