@@ -54,6 +54,86 @@ WordType WordTypeOf(DType dtype) {
                                  : WordType::kI32;
 }
 
+namespace {
+
+/// Writes 0 to the words of a value that its layout gives no element, so that they can be read.
+void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machine& machine,
+               const std::string& note) {
+  const int64_t offset = BufferOf(value, layout).offset;
+  for (size_t axis = 0; axis < layout.axes.size(); ++axis) {
+    int64_t places = 1;
+    const std::vector<Digit>& digits = layout.axes[axis];
+    for (const Digit& d : digits) places *= d.size;
+    const int64_t size = layout.shape[axis];
+    if (places <= size) continue;
+    // Strides of the digits in the index, and the counts of the level digits.
+    std::vector<int64_t> step(digits.size(), 1);
+    for (size_t i = digits.size(); i-- > 1;) step[i - 1] = step[i] * digits[i].size;
+    std::vector<size_t> levels, locals;
+    for (size_t i = 0; i < digits.size(); ++i)
+      (digits[i].level == kAddress ? locals : levels).push_back(i);
+    // Local words of the other axes.
+    std::vector<int64_t> counts, strides;
+    for (size_t other = 0; other < layout.axes.size(); ++other)
+      if (other != axis)
+        for (const Digit& d : layout.axes[other])
+          if (d.level == kAddress && d.size > 1) {
+            counts.push_back(d.size);
+            strides.push_back(d.stride);
+          }
+    std::vector<int64_t> at(levels.size(), 0);
+    while (true) {
+      int64_t base = 0;
+      for (size_t i = 0; i < levels.size(); ++i) base += at[i] * step[levels[i]];
+      // Local digits of one axis: one digit, or several that are walked over.
+      std::vector<int64_t> holes;
+      int64_t n = 1;
+      for (size_t l : locals) n *= digits[l].size;
+      for (int64_t k = 0; k < n; ++k) {
+        int64_t rest = k, index = base, address = 0;
+        for (size_t j = locals.size(); j-- > 0;) {
+          const int64_t digit = rest % digits[locals[j]].size;
+          rest /= digits[locals[j]].size;
+          index += digit * step[locals[j]];
+          address += digit * digits[locals[j]].stride;
+        }
+        if (index >= size) holes.push_back(address);
+      }
+      // Runs of even distance.
+      for (size_t h = 0; h < holes.size();) {
+        size_t end = h + 1;
+        while (end + 1 < holes.size() && holes[end + 1] - holes[end] == holes[h + 1] - holes[h])
+          ++end;
+        if (end < holes.size()) ++end;
+        VectorOp fill;
+        fill.note = note;
+        fill.counts = counts;
+        TileStream target{value, offset + holes[h], strides};
+        fill.counts.push_back(int64_t(end - h));
+        target.strides.push_back(end - h > 1 ? holes[h + 1] - holes[h] : 0);
+        fill.results = {{BodyOperand::Constant(0), target, std::nullopt, false}};
+        for (size_t i = 0; i < levels.size(); ++i) {
+          const Digit& d = digits[levels[i]];
+          const int level = machine.LevelNamed(d.level);
+          fill.mask.levels.resize(machine.levels.size());
+          std::vector<uint64_t>& bits = fill.mask.levels[size_t(level)];
+          bits.resize(size_t((machine.levels[size_t(level)].count + 63) / 64));
+          // Places with this digit, whatever others on the level say.
+          for (int64_t p = 0; p < machine.levels[size_t(level)].count; ++p)
+            if (p / d.stride % d.size == at[i]) bits[size_t(p / 64)] |= uint64_t{1} << (p % 64);
+        }
+        tiles.ops.emplace_back(std::move(fill));
+        h = end;
+      }
+      size_t i = at.size();
+      while (i > 0 && ++at[i - 1] == digits[levels[i - 1]].size) at[--i] = 0;
+      if (i == 0) break;
+    }
+  }
+}
+
+}  // namespace
+
 Lowering::Lowering(const LowerRequest& request)
     : request_(request),
       machine_(request.machine),
@@ -131,81 +211,6 @@ void Lowering::ChooseDigits() {
       points_.MakeLocal(axis);
     }
   for (size_t axis = 0; axis < parts_.extents.size(); ++axis) points_.MakeLocal(int(axis));
-}
-
-void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machine& machine,
-               const std::string& note) {
-  const int64_t offset = BufferOf(value, layout).offset;
-  for (size_t axis = 0; axis < layout.axes.size(); ++axis) {
-    int64_t places = 1;
-    const std::vector<Digit>& digits = layout.axes[axis];
-    for (const Digit& d : digits) places *= d.size;
-    const int64_t size = layout.shape[axis];
-    if (places <= size) continue;
-    // Strides of the digits in the index, and the counts of the level digits.
-    std::vector<int64_t> step(digits.size(), 1);
-    for (size_t i = digits.size(); i-- > 1;) step[i - 1] = step[i] * digits[i].size;
-    std::vector<size_t> levels, locals;
-    for (size_t i = 0; i < digits.size(); ++i)
-      (digits[i].level == kAddress ? locals : levels).push_back(i);
-    // Local words of the other axes.
-    std::vector<int64_t> counts, strides;
-    for (size_t other = 0; other < layout.axes.size(); ++other)
-      if (other != axis)
-        for (const Digit& d : layout.axes[other])
-          if (d.level == kAddress && d.size > 1) {
-            counts.push_back(d.size);
-            strides.push_back(d.stride);
-          }
-    std::vector<int64_t> at(levels.size(), 0);
-    while (true) {
-      int64_t base = 0;
-      for (size_t i = 0; i < levels.size(); ++i) base += at[i] * step[levels[i]];
-      // Local digits of one axis: one digit, or several that are walked over.
-      std::vector<int64_t> holes;
-      int64_t n = 1;
-      for (size_t l : locals) n *= digits[l].size;
-      for (int64_t k = 0; k < n; ++k) {
-        int64_t rest = k, index = base, address = 0;
-        for (size_t j = locals.size(); j-- > 0;) {
-          const int64_t digit = rest % digits[locals[j]].size;
-          rest /= digits[locals[j]].size;
-          index += digit * step[locals[j]];
-          address += digit * digits[locals[j]].stride;
-        }
-        if (index >= size) holes.push_back(address);
-      }
-      // Runs of even distance.
-      for (size_t h = 0; h < holes.size();) {
-        size_t end = h + 1;
-        while (end + 1 < holes.size() && holes[end + 1] - holes[end] == holes[h + 1] - holes[h])
-          ++end;
-        if (end < holes.size()) ++end;
-        VectorOp fill;
-        fill.note = note;
-        fill.counts = counts;
-        TileStream target{value, offset + holes[h], strides};
-        fill.counts.push_back(int64_t(end - h));
-        target.strides.push_back(end - h > 1 ? holes[h + 1] - holes[h] : 0);
-        fill.results = {{BodyOperand::Constant(0), target, std::nullopt, false}};
-        for (size_t i = 0; i < levels.size(); ++i) {
-          const Digit& d = digits[levels[i]];
-          const int level = machine.LevelNamed(d.level);
-          fill.mask.levels.resize(machine.levels.size());
-          std::vector<uint64_t>& bits = fill.mask.levels[size_t(level)];
-          bits.resize(size_t((machine.levels[size_t(level)].count + 63) / 64));
-          // Places with this digit, whatever others on the level say.
-          for (int64_t p = 0; p < machine.levels[size_t(level)].count; ++p)
-            if (p / d.stride % d.size == at[i]) bits[size_t(p / 64)] |= uint64_t{1} << (p % 64);
-        }
-        tiles.ops.emplace_back(std::move(fill));
-        h = end;
-      }
-      size_t i = at.size();
-      while (i > 0 && ++at[i - 1] == digits[levels[i - 1]].size) at[--i] = 0;
-      if (i == 0) break;
-    }
-  }
 }
 
 int Lowering::TakeScratch(const std::string& name, int64_t words, DType dtype, int memory) {

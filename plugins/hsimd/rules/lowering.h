@@ -54,9 +54,6 @@ class Lowering {
       rings_;  ///< memory of what is passed on, value it passes through
 };
 
-/// Writes 0 to the words of a value that its layout gives no element, so that they can be read.
-void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machine& machine,
-               const std::string& note);
 std::optional<AluOp> CombineOp(weft::ReduceOp op, weft::DType dtype);
 /// The word that changes nothing.
 uint32_t NeutralWord(weft::ReduceOp op, weft::DType dtype);

@@ -2,6 +2,7 @@
 #include "rule.h"
 
 #include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -11,9 +12,8 @@ std::vector<LayoutCandidate> LayoutCandidates(const weft::Graph& graph, const we
   static const weft::OpMap<FLayoutRule>& rules =
       weft::Op::GetAttr<FLayoutRule>("FLayoutRule.hsimd");
   const FLayoutRule* rule = rules.find(node->op());
-  std::vector<LayoutCandidate> found = rule           ? (*rule)(graph, node, machine)
-                                       : IsView(node) ? ViewCandidates(graph, node, machine)
-                                                      : GeneralCandidates(graph, node, machine);
+  std::vector<LayoutCandidate> found =
+      rule ? (*rule)(graph, node, machine) : GeneralCandidates(graph, node, machine);
   WEFT_CHECK(!found.empty(), kUnsupported, "{}: no layout of its operands suits machine '{}'",
              node->Describe(), machine.name);
   return found;
@@ -22,8 +22,13 @@ std::vector<LayoutCandidate> LayoutCandidates(const weft::Graph& graph, const we
 TileProgram LowerNode(const LowerRequest& request) {
   static const weft::OpMap<FLowerHsimd>& lowerings = weft::Op::GetAttr<FLowerHsimd>("FLowerHsimd");
   const FLowerHsimd* lower = lowerings.find(request.node->op());
-  if (lower) return (*lower)(request);
-  return IsView(request.node) ? LowerView(request) : LowerGeneral(request);
+  return lower ? (*lower)(request) : LowerGeneral(request);
+}
+
+bool IsView(const weft::NodePtr& node) {
+  static const auto& view = weft::Op::GetAttr<weft::TIsView>("TIsView");
+  const bool* is = node->is_variable() ? nullptr : view.find(node->op());
+  return is && *is;
 }
 
 Layout SplitLayout(const std::vector<int64_t>& shape, const Machine& machine,

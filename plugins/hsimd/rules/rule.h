@@ -1,7 +1,7 @@
 /// rule.h: how operators say where their operands and results may lie, and what they are on l2.
 ///
 /// A rule is an attribute of an operator, `FLayoutRule.hsimd` and `FLowerHsimd`; any plugin may
-/// give one to any operator. An operator without runs by the general rule, which reads its Expr:
+/// give one to any operator that is not a view. An operator without runs by the general rule, which reads its Expr:
 /// whatever has an affine one needs no line here. Its parts are
 ///
 ///   axes      the dimensions of results and reductions; those that name one dimension of an
@@ -71,12 +71,9 @@ std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph, const w
 TileProgram LowerGeneral(const LowerRequest& request);
 
 /// Operators that declare to be views (TIsView: Reshape, Squeeze ..): the result is the operand's
-/// words under another shape, where the algebra of layouts can say it; operand and result may have
-/// one place, and then nothing is done.
+/// words under another shape. Nothing runs for them, and no rule is asked: HsimdLayout takes the
+/// layouts of what makes the operand and of what reads the result.
 bool IsView(const weft::NodePtr& node);
-std::vector<LayoutCandidate> ViewCandidates(const weft::Graph& graph, const weft::NodePtr& node,
-                                            const Machine& machine);
-TileProgram LowerView(const LowerRequest& request);
 
 /// The layout in which every rule writes an axis: `levels[l]` true: the axis is dealt out over
 /// level l. Local sizes are rounded up to a multiple of `multiple[axis]`; local addresses are

@@ -308,12 +308,6 @@ TEST_CASE("index maps that are affine") {
            "?\n}\n");
 }
 
-TEST_CASE("views move nothing but where they have to be copied") {
-  CheckAll("tree64",
-           "graph @g(%x: f32[8, 4, 6]) -> (%y) {\n  %y = Flatten(%x) {axis = 1} : ?\n}\n");
-  CheckAll("tree64", "graph @g(%x: f32[5, 12]) -> (%y) {\n  %y = Identity(%x) : ?\n}\n");
-}
-
 TEST_CASE("reductions over every axis, within a place and across places") {
   for (const char* op : {"ReduceSum", "ReduceMax", "ReduceMean"})
     for (const char* axes : {"[0]", "[1]", "[2]", "[0, 2]", "[0, 1, 2]"}) {

@@ -1,3 +1,3 @@
 hsimd_room(rules SOURCES across.cc axes.cc body.cc candidates.cc lowering.cc points.cc product.cc rule.cc
-  stream_product.cc view.cc
+  stream_product.cc
   TESTS rules_test.cc stream_product_test.cc)
