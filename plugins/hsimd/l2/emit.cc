@@ -74,13 +74,6 @@ RawStream Emitter::Raw(const TileStream& stream) const {
   return {value.memory, value.base + stream.offset, stream.strides};
 }
 
-void Emitter::Append(std::vector<Instruction> instructions) {
-  for (Instruction& instruction : instructions) {
-    placer_.Place(instruction);
-    out_.push_back(std::move(instruction));
-  }
-}
-
 void Emitter::Issue(int unit, int op, const std::vector<int64_t>& counts,
                     const std::vector<RawStream>& sources, const RawStream& target,
                     const Mask& mask, const std::string& note) {

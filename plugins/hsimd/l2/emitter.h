@@ -39,7 +39,6 @@ class Emitter {
   void Vector(const VectorOp& op);
   void Matrix(const MatrixOp& op);
   void Transfer(const TransferOp& op);
-  void Append(std::vector<Instruction> instructions);
   std::vector<Instruction> Take() { return std::move(out_); }
 
  private:

@@ -150,7 +150,7 @@ int64_t Placer::FirstFree(const Instruction& instruction, int64_t start) {
   }
 }
 
-void Placer::Place(Instruction& instruction, int64_t earliest) {
+void Placer::Place(Instruction& instruction) {
   const UnitOp& op = machine_.units[size_t(instruction.unit)].ops[size_t(instruction.op)];
   Collect(instruction);
   for (const Use& use : uses_) {
@@ -164,7 +164,7 @@ void Placer::Place(Instruction& instruction, int64_t earliest) {
       state.released.resize(state.ready.size(), 0);
     }
   }
-  int64_t start = earliest;
+  int64_t start = 0;
   for (const Use& use : uses_) {
     const MemoryState& state = memories_[size_t(use.memory)];
     start = std::max(start, state.ready[size_t(use.address)] - use.time);
@@ -198,7 +198,6 @@ void Placer::Place(Instruction& instruction, int64_t earliest) {
       ready = cycle + op.latency;
     else
       released = std::max(released, cycle + 1);
-    end_ = std::max(end_, cycle + (use.write ? op.latency : 1));
   }
 }
 

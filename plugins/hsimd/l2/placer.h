@@ -20,12 +20,10 @@ class Placer {
  public:
   explicit Placer(const Machine& machine);
 
-  /// Sets instruction.start, >= `earliest`, and takes what it uses. Throws kInvalidModel where no
-  /// start could be right: an element needs a word that an earlier element of the same instruction
-  /// still writes, or more ports than a memory has.
-  void Place(Instruction& instruction, int64_t earliest = 0);
-  /// The first cycle in which nothing placed so far is under way.
-  int64_t end() const { return end_; }
+  /// Sets instruction.start and takes what it uses. Throws kInvalidModel where no start could be
+  /// right: an element needs a word that an earlier element of the same instruction still writes,
+  /// or more ports than a memory has.
+  void Place(Instruction& instruction);
 
  private:
   struct Use {  ///< a word touched by an element
@@ -47,8 +45,7 @@ class Placer {
   std::vector<std::vector<uint8_t>> busy_;  ///< by slot and cycle
   std::vector<Use> uses_;                   ///< of the instruction in hand
   std::vector<std::pair<int64_t, int>> port_reads_,
-      port_writes_;  ///< (time, memory), once an access
-  int64_t end_ = 0;
+      port_writes_;  ///< (time, memory), once an access, by time
 };
 
 }  // namespace hsimd

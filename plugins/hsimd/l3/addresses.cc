@@ -68,7 +68,6 @@ AddressPlan PlanAddresses(const ScheduleProblem& problem, const Schedule& schedu
     weft::VerifyPlan(items.items, plan);
     for (size_t k = 0; k < items.stays.size(); ++k) out.base[items.stays[k]] = plan.offsets[k];
     out.used_words.push_back(plan.arena_bytes);
-    out.bound_words.push_back(plan.lower_bound);
   }
   return out;
 }

@@ -11,8 +11,6 @@ namespace hsimd {
 struct AddressPlan {
   std::vector<int64_t> base;        ///< words, one per stay of the schedule
   std::vector<int64_t> used_words;  ///< by memory
-  /// By memory: proven, no addresses need less.
-  std::vector<int64_t> bound_words;
   bool Fits(const ScheduleProblem& problem) const;
 };
 

@@ -118,8 +118,8 @@ class Planner {
       for (size_t i = 0; i < cost.size(); ++i)
         if (cost[i] < kNeverCost) kept_.back().push_back(int(i));
       WEFT_CHECK(!kept_.back().empty(), kUnsupported,
-                 "node '{}': none of its {} layouts is possible", problem_.nodes[n].name,
-                 cost.size());
+                 "node '{}': none of its {} layouts is possible{}{}", problem_.nodes[n].name,
+                 cost.size(), problem_.nodes[n].why.empty() ? "" : ": ", problem_.nodes[n].why);
     }
     for (const auto& start :
          {EachNodeForItself(problem_), GreedyInOrder(problem_), BestSingleFamily(problem_)})

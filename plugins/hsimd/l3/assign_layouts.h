@@ -29,6 +29,7 @@ struct LayoutProblem {
     /// Of each candidate: its family, any number >= 0 (the same split of the machine in every
     /// node). Only the baselines of one layout read it; empty: all of family 0.
     std::vector<int> family;
+    std::string why = {};  ///< a candidate is forbidden, for messages; empty: not known
   };
   struct Reader {
     int node = 0;

@@ -377,8 +377,10 @@ TEST_CASE("assign layouts: what is not possible is told") {
   CHECK(CodeOf(problem, &message) == weft::ErrorCode::kUnsupported);
   CHECK(message.find("'a'") != std::string::npos);
   problem.nodes[1].cost = {kNeverCost};
+  problem.nodes[1].why = "no room for sums";
   CHECK(CodeOf(problem, &message) == weft::ErrorCode::kUnsupported);
   CHECK(message.find("'b'") != std::string::npos);
+  CHECK(message.find("no room for sums") != std::string::npos);
   problem.nodes[1].cost = {kNeverCost - 1};
   problem.values[0].switches[1] = 5;
   CHECK(CodeOf(problem, &message) == weft::ErrorCode::kOverflow);

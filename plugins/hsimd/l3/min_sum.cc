@@ -41,7 +41,6 @@ class Odometer {
     offsets_.push_back(0);
   }
   int64_t offset(size_t table) const { return offsets_[table]; }
-  int digit(size_t d) const { return digits_[d]; }
   bool Next() {
     for (size_t d = digits_.size(); d-- > 0;) {
       if (++digits_[d] < extents_[d]) {
@@ -453,25 +452,6 @@ std::vector<std::vector<char>> Undominated(const CostNetwork& network, int64_t* 
   return keep;
 }
 
-CostNetwork Restrict(const CostNetwork& network, const std::vector<std::vector<int>>& kept) {
-  CostNetwork out;
-  for (const auto& values : kept) out.domain.push_back(int(values.size()));
-  for (const CostTable& table : network.tables) {
-    CostTable small{table.scope, {}};
-    small.entries.reserve(size_t(EntriesOf(out, table.scope)));
-    const std::vector<int64_t> strides = StridesOf(network, table.scope);
-    Odometer at(out, table.scope);
-    do {
-      int64_t offset = 0;
-      for (size_t d = 0; d < table.scope.size(); ++d)
-        offset += strides[d] * kept[size_t(table.scope[d])][size_t(at.digit(d))];
-      small.entries.push_back(table.entries[size_t(offset)]);
-    } while (at.Next());
-    out.tables.push_back(std::move(small));
-  }
-  return out;
-}
-
 CostNetwork Condition(const CostNetwork& network, const std::vector<int>& values,
                       const std::vector<int>& free, bool entries) {
   CostNetwork out;
@@ -505,12 +485,6 @@ CostNetwork Condition(const CostNetwork& network, const std::vector<int>& values
     out.tables.push_back(std::move(small));
   }
   return out;
-}
-
-double SumOf(const CostNetwork& network, const std::vector<int>& values) {
-  double sum = 0;
-  for (const CostTable& table : network.tables) sum += EntryAt(network, table, values);
-  return sum;
 }
 
 }  // namespace hsimd

@@ -57,14 +57,9 @@ std::vector<std::vector<double>> LeastExcess(const CostNetwork& network);
 /// Spends at most `work` and lowers it.
 std::vector<std::vector<char>> Undominated(const CostNetwork& network, int64_t* work);
 
-/// The network over the kept values alone; `kept[x]` lists them.
-CostNetwork Restrict(const CostNetwork& network, const std::vector<std::vector<int>>& kept);
-
 /// The network of the `free` variables, numbered as there, where all others have `values`; scopes
 /// alone without `entries`.
 CostNetwork Condition(const CostNetwork& network, const std::vector<int>& values,
                       const std::vector<int>& free, bool entries);
-
-double SumOf(const CostNetwork& network, const std::vector<int>& values);
 
 }  // namespace hsimd

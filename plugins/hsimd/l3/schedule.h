@@ -79,7 +79,7 @@ struct Schedule {
   int64_t bound_cycles = 0;  ///< no schedule takes less: the larger of (sum, without overlap) work
                              ///< of nodes and compulsory loads and stores
   std::vector<int64_t> peak_words;  ///< by memory
-  int64_t loaded_words = 0, stored_words = 0, spilled_words = 0;
+  int64_t spilled_words = 0;
   int recomputed = 0;  ///< runs of nodes beyond the first
 };
 

@@ -261,13 +261,11 @@ Schedule TimeActions(const ScheduleTables& tables, const Actions& actions, const
       begin_stay(action.index, begin);
       out.steps.push_back({ScheduleStep::kLoad, action.index, begin, there[at], was_near[at] != 0});
       was_near[at] = 1;
-      out.loaded_words += value.words;
     } else if (action.kind == Action::kStore) {
       const int64_t begin = std::max(link, there[at]);
       saved[at] = take_unit(link, begin, p.values[at].store_cycles);
       last_use[at] = std::max(last_use[at], saved[at]);
       out.steps.push_back({ScheduleStep::kStore, action.index, begin, saved[at], false});
-      out.stored_words += p.values[at].words;
       if (!p.values[at].to_dram) out.spilled_words += p.values[at].words;
     } else {
       const ScheduleProblem::Node& node = p.nodes[at];

@@ -44,7 +44,7 @@ std::vector<int64_t> StaticDims(const Graph& g, const NodeEntry& e) {
 class MoveCosts {
  public:
   explicit MoveCosts(const Machine& machine) : machine_(machine) {}
-  int64_t Of(const Layout& from, bool from_dram, const Layout& /*to*/, bool to_dram) const {
+  int64_t Of(const Layout& from, bool from_dram, bool to_dram) const {
     const int64_t words = from.elements();
     int64_t cycles = 0;
     // A reordering in the PEs goes up and comes down again.
@@ -159,7 +159,7 @@ class Planner {
       if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kUnsupported &&
           e.code() != ErrorCode::kInvalidModel)
         throw;
-      why_.emplace(n->id(), e.what());
+      problem_.nodes[size_t(work_.at(n->id()).node)].why = e.message();
       return kNeverCost;
     }
   }
@@ -310,8 +310,7 @@ class Planner {
     for (size_t a = 0; a < n; ++a)
       for (size_t b = 0; b < n; ++b)
         if (a == b || (made[a] && wanted[b]))
-          p.switches[a * n + b] =
-              a == b ? 0 : costs_.Of(v.layouts[a], v.dram[a], v.layouts[b], v.dram[b]);
+          p.switches[a * n + b] = a == b ? 0 : costs_.Of(v.layouts[a], v.dram[a], v.dram[b]);
   }
 
   void Rewrite(const std::vector<int>& choice) {
@@ -379,7 +378,6 @@ class Planner {
   size_t most_, total_ = 0;
   std::vector<NodePtr> order_;
   std::map<NodeId, Work> work_;
-  std::unordered_map<NodeId, std::string> why_;  // a node could not be lowered
   std::deque<Value> values_;
   std::unordered_map<uint64_t, size_t> value_of_;
   LayoutProblem problem_;

@@ -91,18 +91,17 @@ class Scheduler {
   NodeEntry Near(const NodeEntry& e) {
     if (!IsView(e.node)) return near_[size_t(value_of_.at(e.key().packed()))];
     const NodeEntry on = Near(e.node->inputs[0]);
-    if (on == e.node->inputs[0]) {
-      if (placed_.emplace(e.key().packed(), e).second) order_.push_back(e.node->id());
-      return e;
-    }
     NodeEntry& twin = views_[{e.key().packed(), on.key().packed()}];
-    if (!twin) {
+    if (twin) return twin;
+    if (on == e.node->inputs[0]) {
+      twin = e;
+    } else {
       std::vector<NodeEntry> inputs = e.node->inputs;
       inputs[0] = on;
       twin = NodeEntry(g_.AddCopy(e.node, inputs), e.index);
       g_.MutableAttr<PlaceMap>("hsimd_place").set(twin, *places_.find(e));
-      order_.push_back(twin.node->id());
     }
+    order_.push_back(twin.node->id());
     return twin;
   }
 
@@ -136,9 +135,10 @@ class Scheduler {
     const uint32_t made = IsOp(n, kStore) ? 0 : n->num_outputs();  // what is stored is not near
     for (uint32_t i = 0; i < made; ++i) {
       const int v = ValueOf(NodeEntry(n, i));
-      // A spill goes out and comes back; until somebody measures it, at the pace of the link.
+      // A spill goes out and comes back, by an estimate: at the pace of the slowest link. A Store
+      // that the graph has says what it takes.
       ScheduleProblem::Value& value = problem_.values[size_t(v)];
-      if (!value.store_cycles) value.store_cycles = value.load_cycles = MoveCycles(NodeEntry(n, i));
+      value.store_cycles = value.load_cycles = MoveCycles(NodeEntry(n, i));
       node.outputs.push_back(v);
     }
     for (Node* before : n->control_deps)
@@ -258,8 +258,8 @@ class Scheduler {
   std::vector<Running> run_of_;        // by node of the problem
   std::map<int, NodePtr> store_of_;    // of values whose store has not run yet
   std::vector<NodeEntry> near_, far_;  // by value: where it is now
+  /// By view and what it looks at now: those that stand in the order.
   std::map<std::pair<uint64_t, uint64_t>, NodeEntry> views_;
-  std::map<uint64_t, NodeEntry> placed_;
   std::vector<NodeId> order_;
 };
 

@@ -35,10 +35,8 @@ class Candidates {
     }
     for (const ReducePart& part : parts_.reduces) {
       const bool product = ProductOf(part).has_value();
-      for (int axis : part.reduced) {
-        reduced_.insert(parts_.classes[size_t(axis)]);
-        if (!product) exact_.insert(parts_.classes[size_t(axis)]);
-      }
+      if (!product)
+        for (int axis : part.reduced) exact_.insert(parts_.classes[size_t(axis)]);
     }
     for (size_t a = 0; a < parts_.extents.size(); ++a) {
       const int c = parts_.classes[a];
@@ -263,7 +261,7 @@ class Candidates {
   const Machine& machine_;
   OperatorParts parts_;
   bool has_matrix_ = false, has_ring_ = false;
-  std::set<int> reduced_, exact_;
+  std::set<int> exact_;  ///< classes that reductions other than products run over
   std::vector<int> classes_;
   std::vector<LayoutCandidate> found_;
 };
