@@ -25,11 +25,6 @@ namespace hsimd {
 /// A MoveOp is the mover's block (move/move.h), with the program's scratch ranges as spare words.
 std::vector<Block> EmitTiles(const TileProgram& program, const Machine& machine);
 
-/// All of `blocks` by the order they stand in, each instruction as early as it may be; with the
-/// program's inputs and outputs as segments.
-Program PlaceBlocks(const TileProgram& program, const Machine& machine,
-                    const std::vector<Block>& blocks);
-
 /// The unit that does `op` on words of the PEs, and the index of the operation; nullopt where none
 /// does. Of several units the one with the most operations.
 std::optional<std::pair<int, int>> FindAluOp(const Machine& machine, AluOp op);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "../tests/direct_run.h"
+#include "../tests/place_blocks.h"
 #include "weft/support/error.h"
 
 namespace hsimd {

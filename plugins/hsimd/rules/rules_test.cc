@@ -10,6 +10,7 @@
 #include "../l2/emit.h"
 #include "../tests/bring_in.h"
 #include "../tests/direct_run.h"
+#include "../tests/place_blocks.h"
 #include "rule.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/pass/evaluator.h"

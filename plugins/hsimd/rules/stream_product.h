@@ -1,6 +1,10 @@
 /// stream_product.h: a product whose operands and result lie off chip, streamed through a tree of
 /// memories: y[M, N] = a[M, K] b[K, N], all row-major.
 ///
+/// No pass calls it yet: values live in the PEs from their Load on, and what has no room there is
+/// refused. It is the way for such products, once a node may read its operands off chip, and shows
+/// with its test how near to the bound of the links and the matrix unit the machine can work.
+///
 /// Blocks of 16 rows lie in the PEs of a parent, A stays in them; columns of b go to all of them in
 /// tiles, pieces of the contraction at a time; sums are in the PEs until a tile is done. Buffers
 /// are given so that loads, links and products of several pieces are in flight, and the last tiles

@@ -9,6 +9,7 @@
 
 #include "../l1/simulator.h"
 #include "../l2/emit.h"
+#include "../tests/place_blocks.h"
 
 namespace hsimd {
 namespace {
