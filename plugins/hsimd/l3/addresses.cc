@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "weft/core/plan/offset_planner.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -11,6 +10,8 @@ namespace {
 
 /// Plans with smaller budgets before giving up on a mode.
 constexpr int kMostCuts = 12;
+/// Looks of a search for addresses, about 0.2 s.
+constexpr int64_t kSearchWork = 200'000'000;
 
 /// The stays of one memory; cycles become ranks, since the planner counts steps.
 struct Items {
@@ -43,6 +44,18 @@ Items ItemsOf(const ScheduleProblem& problem, const Schedule& schedule, int memo
 
 }  // namespace
 
+weft::Plan PlanWithin(const std::vector<weft::PlanItem>& items, int64_t capacity) {
+  weft::PlanEffort effort;
+  effort.capacity = capacity;
+  weft::Plan plan = weft::PlanOffsets(items, effort);
+  if (plan.arena_bytes > capacity && plan.lower_bound <= capacity) {
+    effort.work = kSearchWork;
+    plan = weft::PlanOffsets(items, effort);
+  }
+  weft::VerifyPlan(items, plan);
+  return plan;
+}
+
 bool AddressPlan::Fits(const ScheduleProblem& problem) const {
   for (size_t m = 0; m < used_words.size(); ++m)
     if (used_words[m] > problem.memories[m].budget) return false;
@@ -57,15 +70,7 @@ AddressPlan PlanAddresses(const ScheduleProblem& problem, const Schedule& schedu
   out.base.assign(schedule.stays.size(), 0);
   for (size_t m = 0; m < problem.memories.size(); ++m) {
     const Items items = ItemsOf(problem, schedule, int(m), alignment.empty() ? 1 : alignment[m]);
-    weft::PlanEffort effort;
-    effort.capacity = problem.memories[m].budget;
-    weft::Plan plan = weft::PlanOffsets(items.items, effort);
-    // Worth a search only where it decides whether the schedule fits.
-    if (plan.arena_bytes > effort.capacity && plan.lower_bound <= effort.capacity) {
-      effort.work = 200'000'000;
-      plan = weft::PlanOffsets(items.items, effort);
-    }
-    weft::VerifyPlan(items.items, plan);
+    const weft::Plan plan = PlanWithin(items.items, problem.memories[m].budget);
     for (size_t k = 0; k < items.stays.size(); ++k) out.base[items.stays[k]] = plan.offsets[k];
     out.used_words.push_back(plan.arena_bytes);
   }

@@ -5,8 +5,13 @@
 #include <vector>
 
 #include "schedule.h"
+#include "weft/core/plan/offset_planner.h"
 
 namespace hsimd {
+
+/// Addresses of one memory, in words, of which `capacity` are as good as fewer: with a search where
+/// that decides whether they suffice. Checked; throws what PlanOffsets throws.
+weft::Plan PlanWithin(const std::vector<weft::PlanItem>& items, int64_t capacity);
 
 struct AddressPlan {
   std::vector<int64_t> base;        ///< words, one per stay of the schedule

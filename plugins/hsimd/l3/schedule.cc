@@ -93,6 +93,7 @@ class Scheduler {
 
   Schedule Plan(ScheduleMode mode) {
     CheckBudgets();
+    // The search sums cycles, so it is exact without overlap alone.
     if (mode == ScheduleMode::kPlan && !p_.overlap &&
         std::max(p_.values.size(), p_.nodes.size()) <= size_t(std::max(0, effort_.exact_values)))
       if (const auto actions = LeastActions(t_, budgets_, kMostStates))
@@ -105,6 +106,8 @@ class Scheduler {
       Offer(Simple(mode), below.back(), mode);
       return Finished(best_, mode);
     }
+    order_for_memory_ = OrderForMemory();
+    cheap_again_ = CheapAgain();
     ActionPolicy policy = Simple(ScheduleMode::kReuse);
     for (const Words& level : below) {
       if (best_known_ && best_.cycles <= bound_) break;
@@ -271,13 +274,13 @@ class Scheduler {
     };
     const ActionPolicy found_below = *policy;
     consider(found_below);
-    for (const std::vector<int>& order : {given_, OrderForMemory()})
+    for (const std::vector<int>& order : {given_, order_for_memory_})
       for (int worth : {0, 1})
         for (bool again : {false, true}) {
           ActionPolicy other = Simple(ScheduleMode::kPlan);
           other.order = order;
           other.worth = worth;
-          if (again) other.recompute = CheapAgain();
+          if (again) other.recompute = cheap_again_;
           consider(other);
         }
     Random random;
@@ -321,7 +324,8 @@ class Scheduler {
   ScheduleTables t_;
   const ScheduleEffort& effort_;
   Words least_, budgets_;
-  std::vector<int> given_;
+  std::vector<int> given_, order_for_memory_;
+  std::vector<char> cheap_again_;
   Schedule best_;
   bool best_known_ = false;
   int64_t bound_ = 0, work_ = 0;

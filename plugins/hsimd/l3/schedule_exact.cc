@@ -1,5 +1,6 @@
 /// schedule_exact.cc: the least sum of cycles, by best-first search (A*) over what is near, off
 /// chip and computed. The estimate: nodes that have not run and results that are not off chip.
+/// Reached only for problems without overlap: with it, cycles are not a sum.
 #include <algorithm>
 #include <queue>
 #include <unordered_map>

@@ -3,16 +3,16 @@
 ///   provides   bases in hsimd_place
 ///   preserves  everything else
 ///   never      lets two values that are needed at once share words
-///   cost       that of the core's PlanOffsets
-///   source     weft/core/plan/offset_planner.h
+///   cost       that of PlanWithin
+///   source     l3/addresses.h
 #include <algorithm>
 #include <unordered_map>
 
+#include "../l3/addresses.h"
 #include "l3.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/pass.h"
-#include "weft/core/plan/offset_planner.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -55,6 +55,7 @@ Graph Address(Graph g, PassContext& ctx) {
   }
   for (const NodeEntry& e : g.outputs) items.at(Whole(e).key().packed()).end = steps;
 
+  const MachineMemories memories = MemoriesOf(*machine);
   for (const Memory& memory : machine->memories) {
     std::vector<PlanItem> plan;
     std::vector<NodeEntry> entries;
@@ -67,12 +68,9 @@ Graph Address(Graph g, PassContext& ctx) {
     }
     if (plan.empty()) continue;
     int64_t room = memory.words;
-    for (const MachineMemories::Bank& bank : MemoriesOf(*machine).banks)
+    for (const MachineMemories::Bank& bank : memories.banks)
       if (machine->memories[size_t(bank.memory)].name == memory.name) room = bank.words;
-    PlanEffort effort;
-    effort.capacity = room;
-    const Plan offsets = PlanOffsets(plan, effort);
-    VerifyPlan(plan, offsets);
+    const Plan offsets = PlanWithin(plan, room);
     WEFT_CHECK(offsets.arena_bytes <= room, kLimit,
                "values need {} words of {}, which has {} for them{}", offsets.arena_bytes,
                memory.name, room,

@@ -252,7 +252,7 @@ const bool kRegistered = RegisterBackendModule(
                          {"FILE", "a machine of your own", BackendParameter::Kind::kFile},
                          {"no-fusion", "one operator a node"}})
         .set_backend([](const BackendParameters& p) -> std::shared_ptr<Backend> {
-          std::string machine = "tree64";
+          std::string machine = kDefaultMachine;
           for (const std::string& name : BuiltInMachines())
             if (p.Has(name)) machine = name;
           if (p.file()) machine = p.file()->path;

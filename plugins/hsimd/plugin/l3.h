@@ -61,7 +61,7 @@ struct MachineProgram {
   MachinePtr machine;
   std::shared_ptr<const Program> program;
   int64_t cycles = 0;           ///< predicted
-  int64_t bound_cycles = 0;     ///< the fullest slot, and words that must cross to and from DRAM
+  int64_t bound_cycles = 0;     ///< cycles that the fullest slot is held for
   int64_t sequence_cycles = 0;  ///< of the nodes one after another
 };
 
@@ -70,13 +70,16 @@ using TilesMap = weft::NodeMap<NodeTiles>;
 using BlocksMap = weft::NodeMap<NodeBlocks>;
 using CyclesMap = weft::NodeMap<int64_t>;
 
+/// Where nothing names another.
+inline constexpr const char* kDefaultMachine = "tree64";
+
 inline constexpr const char* kLoad = "hsimd::Load";
 inline constexpr const char* kSwitch = "hsimd::Switch";
 inline constexpr const char* kStore = "hsimd::Store";
 
 /// Of the graph; throws kDependency where HsimdLayout has not run.
 MachinePtr MachineOf(const weft::Graph& graph);
-/// One of the three operators, or an operator of the user.
+/// One of the three operators.
 bool MovesOnly(const weft::NodePtr& node);
 /// Variables and constants: nothing runs for them.
 bool LiesOffChip(const weft::NodePtr& node);

@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "../l3/assign_layouts.h"
@@ -102,6 +103,7 @@ class Planner {
   struct Work {
     int node = -1;  ///< of the problem
     std::vector<LayoutCandidate> candidates;
+    std::vector<ProductOperands> products;
     std::vector<bool> measured;  ///< by candidate
   };
   struct Value {
@@ -126,7 +128,7 @@ class Planner {
         if (round >= rounds || w.measured[c] || IsView(g_.node(id))) continue;
         w.measured[c] = true;
         int64_t& cost = problem_.nodes[size_t(w.node)].cost[c];
-        const int64_t cycles = CyclesOf(lowering, g_.node(id), w.candidates[c]);
+        const int64_t cycles = CyclesOf(lowering, g_.node(id), w, w.candidates[c]);
         changed = changed || cycles != cost;
         cost = cycles;
         ctx_.Count("measured");
@@ -135,14 +137,15 @@ class Planner {
     }
   }
   /// kNeverCost where there is no room for what the node computes with on its way.
-  int64_t CyclesOf(NodeLowering& lowering, const NodePtr& n, const LayoutCandidate& c) {
+  int64_t CyclesOf(NodeLowering& lowering, const NodePtr& n, const Work& w,
+                   const LayoutCandidate& c) {
     NodePlaces places;
     std::vector<ValuePlace*> all;
     for (const Layout& l : c.inputs) places.inputs.push_back({"", -1, l});
     for (const Layout& l : c.outputs) places.outputs.push_back({"", -1, l});
     for (auto* list : {&places.inputs, &places.outputs})
       for (ValuePlace& p : *list) all.push_back(&p);
-    const std::vector<int> of_matrix = MatrixOperands(ProductsOf(g_, n), c.inputs, *machine_);
+    const std::vector<int> of_matrix = MatrixOperands(w.products, c.inputs, *machine_);
     std::vector<int64_t> left;
     for (const MachineMemories::Bank& bank : memories_.banks) left.push_back(bank.words);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -159,7 +162,7 @@ class Planner {
       if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kUnsupported &&
           e.code() != ErrorCode::kInvalidModel)
         throw;
-      problem_.nodes[size_t(work_.at(n->id()).node)].why = e.message();
+      problem_.nodes[size_t(w.node)].why = e.message();
       return kNeverCost;
     }
   }
@@ -167,10 +170,10 @@ class Planner {
   void FindCandidates(const NodePtr& n) {
     if (LiesOffChip(n)) return;
     Work w;
-    w.candidates = IsView(n) ? ViewCandidates(n) : LayoutCandidates(g_, n, *machine_);
+    w.candidates = IsView(n) ? ViewCandidates(n) : CandidatesOf(n);
     std::vector<LayoutCandidate> fitting;
     int64_t least = 0, room = 0;
-    const std::vector<ProductOperands> products = ProductsOf(g_, n);
+    w.products = ProductsOf(g_, n);
     for (const MachineMemories::Bank& bank : memories_.banks) room += bank.words;
     for (LayoutCandidate& c : w.candidates) {
       std::vector<int64_t> each;
@@ -181,7 +184,7 @@ class Planner {
       // What the matrix unit takes as A lies in a bank for it, or is copied to the scratch there.
       bool fits = FitsBanks(memories_.banks, each);
       if (memories_.banks.size() > 1)
-        for (const int a : MatrixOperands(products, c.inputs, *machine_))
+        for (const int a : MatrixOperands(w.products, c.inputs, *machine_))
           fits = fits && Words(c.inputs[size_t(a)]) <= memories_.banks[BankOfA(memories_)].words;
       if (fits && fitting.size() < most_) fitting.push_back(std::move(c));
     }
@@ -202,15 +205,22 @@ class Planner {
     work_.emplace(n->id(), std::move(w));
   }
 
+  /// Of a node that is not a view; views that it reads ask before the node itself.
+  const std::vector<LayoutCandidate>& CandidatesOf(const NodePtr& n) {
+    const auto [it, fresh] = asked_.try_emplace(n->id());
+    if (fresh) it->second = LayoutCandidates(g_, n, *machine_);
+    return it->second;
+  }
+
   /// A view in the layouts that its operand's maker and its readers have: where digits say the
   /// result, nothing moves.
   std::vector<LayoutCandidate> ViewCandidates(const NodePtr& n) {
     const std::vector<int64_t> from = StaticDims(g_, n->inputs[0]),
                                to = StaticDims(g_, NodeEntry(n));
     std::vector<LayoutCandidate> out;
-    std::map<std::string, bool> seen;
+    std::set<std::string> seen;
     const auto add = [&](const Layout& in, const Layout& result) {
-      if (!seen.emplace(PrintLayout(in), true).second) return;
+      if (!seen.insert(PrintLayout(in)).second) return;
       LayoutCandidate c;
       c.inputs = {in};
       c.outputs = {result};
@@ -225,7 +235,7 @@ class Planner {
       if (use.control || LiesOffChip(use.user) || IsView(use.user)) continue;
       size_t slot = 0;
       for (uint32_t i = 0; i < use.slot; ++i) slot += use.user->inputs[i].node ? 1 : 0;
-      for (const LayoutCandidate& c : LayoutCandidates(g_, use.user, *machine_))
+      for (const LayoutCandidate& c : CandidatesOf(use.user))
         if (auto l = Reshape(c.inputs[slot], from)) add(*l, c.inputs[slot]);
     }
     // Words in a row in one PE's memory, if nothing else.
@@ -233,9 +243,13 @@ class Planner {
     return out;
   }
 
+  /// The same for layouts that need no move between them.
+  std::string KeyOf(const Layout& layout, bool dram) const {
+    return (dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
+  }
+
   int LayoutIndex(Value& v, const Layout& layout, bool dram) {
-    const std::string key = (dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
-    const auto [it, fresh] = v.index.emplace(key, int(v.layouts.size()));
+    const auto [it, fresh] = v.index.emplace(KeyOf(layout, dram), int(v.layouts.size()));
     if (fresh) {
       v.layouts.push_back(layout);
       v.dram.push_back(dram);
@@ -331,10 +345,8 @@ class Planner {
                                bool to_dram) -> NodeEntry {
       const ValuePlace& now = *places.find(e);
       const bool in_dram = now.memory == dram;
-      const std::string key = (to_dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
-      if (in_dram == to_dram && (to_dram || PrintLayout(Canonical(now.layout, *machine_)) ==
-                                                PrintLayout(Canonical(layout, *machine_))))
-        return e;
+      const std::string key = KeyOf(layout, to_dram);
+      if (in_dram == to_dram && (to_dram || KeyOf(now.layout, to_dram) == key)) return e;
       NodeEntry& twin = moved[{e.key().packed(), key}];
       if (!twin) {
         const char* op = in_dram ? kLoad : to_dram ? kStore : kSwitch;
@@ -378,6 +390,7 @@ class Planner {
   size_t most_, total_ = 0;
   std::vector<NodePtr> order_;
   std::map<NodeId, Work> work_;
+  std::map<NodeId, std::vector<LayoutCandidate>> asked_;
   std::deque<Value> values_;
   std::unordered_map<uint64_t, size_t> value_of_;
   LayoutProblem problem_;
@@ -391,7 +404,7 @@ WEFT_REGISTER_PASS(HsimdLayout)
     .depend_graph_attr("dtype")
     .provide_graph_attr("hsimd_machine")
     .provide_graph_attr("hsimd_place")
-    .option("machine", "tree64", "a built-in machine or a file")
+    .option("machine", kDefaultMachine, "a built-in machine or a file")
     .option("rounds", int64_t{24}, "of measuring what is chosen and choosing again; 0: estimates")
     .option("candidates", int64_t{24}, "of each node, the cheapest")
     .statistic("candidates", "layouts of nodes among which it chose")

@@ -77,7 +77,7 @@ WEFT_REGISTER_PASS(HsimdSplit)
     .set_change_graph(true)
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")
-    .option("machine", "tree64", "a built-in machine or a file")
+    .option("machine", kDefaultMachine, "a built-in machine or a file")
     .statistic("split", "nodes taken apart")
     .rewrite("split", "one node taken apart");
 

@@ -34,8 +34,8 @@ class Candidates {
       if (unit.kind == UnitKind::kRing && unit.child == machine.pe()) has_ring_ = true;
     }
     for (const ReducePart& part : parts_.reduces) {
-      const bool product = ProductOf(part).has_value();
-      if (!product)
+      products_.push_back(ProductOf(part));
+      if (!products_.back())
         for (int axis : part.reduced) exact_.insert(parts_.classes[size_t(axis)]);
     }
     for (size_t a = 0; a < parts_.extents.size(); ++a) {
@@ -85,7 +85,7 @@ class Candidates {
     std::vector<MatrixWay> ways;
     if (!has_matrix_) return ways;
     for (size_t r = 0; r < parts_.reduces.size(); ++r) {
-      const auto product = ProductOf(parts_.reduces[r]);
+      const std::optional<ProductPart>& product = products_[r];
       if (!product) continue;
       for (const bool left : {true, false})
         for (int row : left ? product->only_a : product->only_b)
@@ -143,7 +143,7 @@ class Candidates {
     };
     int a_input = -1, x_input = -1;
     if (way) {
-      const auto product = ProductOf(parts_.reduces[way->reduce]);
+      const std::optional<ProductPart>& product = products_[way->reduce];
       a_input = (way->a_left ? product->a : product->b)->buffer();
       x_input = (way->a_left ? product->b : product->a)->buffer();
       if (a_input == x_input || a_input >= int(parts_.input_shapes.size()) ||
@@ -213,7 +213,7 @@ class Candidates {
         cycles += points / (fan * fan) + 8;
         // Copies for every PE.
         if (way->shifted) {
-          const auto product = ProductOf(part);
+          const std::optional<ProductPart>& product = products_[r];
           int64_t words = fan;
           const size_t x = size_t((way->a_left ? product->b : product->a)->buffer());
           for (size_t d = 0; d < parts_.input_shapes[x].size(); ++d) {
@@ -260,6 +260,7 @@ class Candidates {
 
   const Machine& machine_;
   OperatorParts parts_;
+  std::vector<std::optional<ProductPart>> products_;  ///< by reduction
   bool has_matrix_ = false, has_ring_ = false;
   std::set<int> exact_;  ///< classes that reductions other than products run over
   std::vector<int> classes_;
