@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "next_index.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -211,7 +212,10 @@ class Planner {
     for (int attempt = 0; attempt < 8; ++attempt) {
       std::optional<std::vector<BodyPlace>> best;
       std::vector<size_t> at(step.operands.size(), 0);
-      while (true) {
+      std::vector<int64_t> choices;
+      for (const Operand& o : step.operands)
+        choices.push_back(o.value < 0 ? 1 : int64_t(values_[size_t(o.value)].places.size()));
+      do {
         std::vector<BodyPlace> places;
         for (size_t i = 0; i < at.size(); ++i) {
           const Operand& o = step.operands[i];
@@ -223,14 +227,7 @@ class Planner {
           if (PortsAllow(machine_, reads, want)) return places;
           if (!best) best = std::move(places);
         }
-        size_t i = at.size();
-        while (i > 0) {
-          const Operand& o = step.operands[i - 1];
-          if (++at[i - 1] < (o.value < 0 ? 1 : values_[size_t(o.value)].places.size())) break;
-          at[--i] = 0;
-        }
-        if (i == 0) break;
-      }
+      } while (NextIndex(&at, choices));
       if (best) return best;
       // The operand whose memory is asked for most goes elsewhere.
       bool copied = false;

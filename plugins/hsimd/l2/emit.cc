@@ -5,6 +5,7 @@
 
 #include "../move/move.h"
 #include "emitter.h"
+#include "next_index.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -79,6 +80,7 @@ void Emitter::Issue(int unit, int op, const std::vector<int64_t>& counts,
                     const Mask& mask, const std::string& note) {
   const size_t outer = counts.size() > 3 ? counts.size() - 3 : 0;
   std::vector<int64_t> at(outer, 0);
+  const std::vector<int64_t> outer_counts(counts.begin(), counts.begin() + ptrdiff_t(outer));
   const auto stream = [&](const RawStream& raw) {
     Stream s;
     s.memory = raw.memory;
@@ -92,7 +94,7 @@ void Emitter::Issue(int unit, int op, const std::vector<int64_t>& counts,
       s.stride[3 - (counts.size() - i)] = raw.strides[i];
     return s;
   };
-  while (true) {
+  do {
     Instruction instruction;
     instruction.unit = unit;
     instruction.op = op;
@@ -104,10 +106,7 @@ void Emitter::Issue(int unit, int op, const std::vector<int64_t>& counts,
     instruction.note = note;
     placer_.Place(instruction);
     out_.push_back(std::move(instruction));
-    size_t i = outer;
-    while (i > 0 && ++at[i - 1] == counts[i - 1]) at[--i] = 0;
-    if (i == 0) return;
-  }
+  } while (NextIndex(&at, outer_counts));
 }
 
 void Emitter::Transfer(const TransferOp& op) {

@@ -7,16 +7,11 @@
 #include <algorithm>
 
 #include "emitter.h"
+#include "weft/core/tensor/shape.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
 namespace {
-
-int64_t Product(const std::vector<int64_t>& counts) {
-  int64_t n = 1;
-  for (int64_t c : counts) n *= c;
-  return n;
-}
 
 std::vector<int64_t> Part(const std::vector<int64_t>& v, size_t from, size_t n) {
   return {v.begin() + ptrdiff_t(from), v.begin() + ptrdiff_t(from + n)};
@@ -109,8 +104,8 @@ void Emitter::Matrix(const MatrixOp& op) {
     return MayRead(machine_, mat, memory) && MayWrite(machine_, mat, memory) &&
            PortsAllow(machine_, {x.memory, memory}, memory);
   };
-  const int64_t all_rows = Product(rows), all_inner = Product(inner),
-                all_columns = Product(columns);
+  const int64_t all_rows = weft::NumElements(rows), all_inner = weft::NumElements(inner),
+                all_columns = weft::NumElements(columns);
   const bool once = all_inner == 1 && !op.onto && MayWrite(machine_, mat, y.memory) &&
                     PortsAllow(machine_, {x.memory}, y.memory);
   const bool in_place = once || can_sum(y.memory);
@@ -151,7 +146,7 @@ void Emitter::Matrix(const MatrixOp& op) {
   }
   const bool has_columns = !columns.empty();
   const std::vector<int64_t> outer(columns.begin(), columns.begin() + ptrdiff_t(first));
-  const int64_t outer_points = Product(outer);
+  const int64_t outer_points = weft::NumElements(outer);
 
   int64_t bank_of_a = 0, bank_of_sums = 0;
   const auto tile = [&](int64_t x_at, int64_t y_at, const std::vector<int64_t>& counts,

@@ -4,6 +4,7 @@
 
 #include "body_plan.h"
 #include "emitter.h"
+#include "weft/core/tensor/shape.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -15,12 +16,6 @@ constexpr int64_t kMaxChunk = 512;
 constexpr int64_t kEnoughPoints = 16;
 
 using Kind = BodyPlace::Kind;
-
-int64_t Product(const std::vector<int64_t>& counts) {
-  int64_t n = 1;
-  for (int64_t c : counts) n *= c;
-  return n;
-}
 
 /// Loops [0, first) are walked over, loop `first` in pieces, the others are in the chunk whole.
 struct Chunking {
@@ -214,7 +209,7 @@ class VectorEmitter {
   void Walk(const std::vector<size_t>& loops, const Chunking& c, const Body& body) const {
     std::vector<Part> outside;
     for (size_t i = 0; i < c.first; ++i) outside.push_back({loops[i], 0, 1});
-    while (true) {
+    do {
       if (c.first == loops.size()) {
         body(outside, std::vector<Part>{});
       } else {
@@ -226,11 +221,16 @@ class VectorEmitter {
           body(outside, inside);
         }
       }
-      size_t i = outside.size();
-      while (i > 0 && ++outside[i - 1].from == vector_.counts[outside[i - 1].loop])
-        outside[--i].from = 0;
-      if (i == 0) return;
+    } while (Next(&outside, 0));
+  }
+
+  /// Counts the parts from `first` on through their loops, as NextIndex does.
+  bool Next(std::vector<Part>* parts, size_t first) const {
+    for (size_t i = parts->size(); i-- > first;) {
+      if (++(*parts)[i].from < vector_.counts[(*parts)[i].loop]) return true;
+      (*parts)[i].from = 0;
     }
+    return false;
   }
 
   std::vector<int64_t> CountsOf(const std::vector<size_t>& loops) const {
@@ -264,7 +264,7 @@ class VectorEmitter {
       if (sum_memory < 0 && PortsAllow(machine_, {range.memory}, range.memory))
         sum_memory = range.memory;
     const std::vector<int64_t> reduced_counts = CountsOf(reduced);
-    const int64_t turns = Product(reduced_counts);
+    const int64_t turns = weft::NumElements(reduced_counts);
     const bool onto = vector_.results[0].onto;
     if (sum_memory < 0) {
       WEFT_CHECK(turns == 1, kUnsupported,
@@ -314,10 +314,7 @@ class VectorEmitter {
         const bool first = turn == 0, last = turn + 1 == turns;
         const int p = first ? (last ? 0 : 1) : (last ? 3 : 2);
         EmitChunk(plans[size_t(p)], passes[p], ChunkAt(inside, at, c.points), first_sum);
-        for (size_t i = at.size(); i > outside.size();) {
-          if (++at[i - 1].from < vector_.counts[at[i - 1].loop]) break;
-          at[--i].from = 0;
-        }
+        Next(&at, outside.size());
       }
     });
   }
@@ -340,7 +337,7 @@ class VectorEmitter {
       const size_t loop = reduced.back();
       const int64_t count = vector_.counts[loop];
       bool begun = false;
-      while (true) {
+      do {
         for (int64_t from = 0; from < count; from += partial) {
           std::vector<Part> with{{loop, from, std::min(partial, count - from)}};
           with.insert(with.end(), inside.begin(), inside.end());
@@ -348,11 +345,7 @@ class VectorEmitter {
                     ChunkAt(with, at, slot_words), first_sum);
           begun = true;
         }
-        size_t i = at.size();
-        while (i > outside.size() && ++at[i - 1].from == vector_.counts[at[i - 1].loop])
-          at[--i].from = 0;
-        if (i == outside.size()) break;
-      }
+      } while (Next(&at, outside.size()));
       for (size_t r = 0; r < vector_.results.size(); ++r)
         Finish(r, ChunkAt(inside, outside, slot_words), points, partial, sum_memory,
                RangeOf(sum_memory).base + (first_sum + int64_t(r)) * slot_words,

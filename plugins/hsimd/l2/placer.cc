@@ -5,17 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "../l1/check.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
 namespace {
-
-/// How many neighbouring words of the parent's memory one element of a link touches.
-int64_t ParentWords(const Machine& machine, const UnitOp& op) {
-  int64_t words = 1;
-  for (int level : op.indexed) words *= machine.levels[size_t(level)].count;
-  return words;
-}
 
 int64_t AddressOf(const Stream& stream, const std::array<int64_t, 3>& at) {
   return stream.base + at[0] * stream.stride[0] + at[1] * stream.stride[1] +
@@ -38,7 +32,7 @@ void Placer::Collect(const Instruction& instruction) {
   const Unit& unit = machine_.units[size_t(instruction.unit)];
   const UnitOp& op = unit.ops[size_t(instruction.op)];
   const bool down = unit.kind == UnitKind::kDown, up = unit.kind == UnitKind::kUp;
-  const int64_t parent_words = down || up ? ParentWords(machine_, op) : 1;
+  const int64_t parent_words = down || up ? machine_.WordsAbove(op) : 1;
   const int64_t fan = machine_.levels.back().count;
   uses_.clear();
   port_reads_.clear();
@@ -76,8 +70,7 @@ void Placer::Collect(const Instruction& instruction) {
 /// The first cycle >= start in which slot and ports allow the instruction.
 int64_t Placer::FirstFree(const Instruction& instruction, int64_t start) {
   const UnitOp& op = machine_.units[size_t(instruction.unit)].ops[size_t(instruction.op)];
-  const int64_t hold =
-      (instruction.elements() * op.rate.cycles + op.rate.elements - 1) / op.rate.elements;
+  const int64_t hold = CyclesHeld(instruction, machine_);
   const std::vector<uint8_t>& busy = busy_[size_t(slot_of_unit_[size_t(instruction.unit)])];
   const auto used = [](const std::vector<uint8_t>& by_cycle, int64_t cycle) {
     return cycle < int64_t(by_cycle.size()) ? int(by_cycle[size_t(cycle)]) : 0;
@@ -179,8 +172,7 @@ void Placer::Place(Instruction& instruction) {
   };
   for (const auto& [time, m] : port_reads_) count(memories_[size_t(m)].reads, start + time);
   for (const auto& [time, m] : port_writes_) count(memories_[size_t(m)].writes, start + time);
-  const int64_t hold =
-      (instruction.elements() * op.rate.cycles + op.rate.elements - 1) / op.rate.elements;
+  const int64_t hold = CyclesHeld(instruction, machine_);
   std::vector<uint8_t>& busy = busy_[size_t(slot_of_unit_[size_t(instruction.unit)])];
   for (int64_t c = start; c < start + hold; ++c) count(busy, c);
   // An element's reads come before its write in the list, later elements after it.

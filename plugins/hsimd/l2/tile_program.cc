@@ -152,8 +152,7 @@ class Verifier {
     const bool down = unit.kind == UnitKind::kDown, up = unit.kind == UnitKind::kUp;
     WEFT_CHECK(down || up || unit.kind == UnitKind::kRing, kInvalidModel, "{}: {} is not a link",
                at_, unit.name);
-    int64_t words = 1;
-    for (int level : unit.ops[size_t(op.op)].indexed) words *= machine_.levels[size_t(level)].count;
+    const int64_t words = machine_.WordsAbove(unit.ops[size_t(op.op)]);
     CheckLevel(CheckStream(op.source, op.counts, 0, down ? words - 1 : 0),
                down ? unit.parent : unit.child);
     CheckLevel(CheckStream(op.target, op.counts, 0, up ? words - 1 : 0),

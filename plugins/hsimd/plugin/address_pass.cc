@@ -20,12 +20,6 @@ namespace {
 
 using namespace weft;
 
-/// What a view looks at.
-NodeEntry Whole(NodeEntry e) {
-  while (IsView(e.node)) e = e.node->inputs[0];
-  return e;
-}
-
 Graph Address(Graph g, PassContext& ctx) {
   const MachinePtr machine = MachineOf(g);
   const std::vector<NodeId> order = g.GetAttr<Order>("order").nodes;

@@ -17,11 +17,6 @@ namespace {
 /// Up to so many values of one node all ways are tried.
 constexpr size_t kMostTried = 12;
 
-NodeEntry Whole(NodeEntry e) {
-  while (IsView(e.node)) e = e.node->inputs[0];
-  return e;
-}
-
 struct Value {
   NodeEntry entry;
   int64_t words = 0;

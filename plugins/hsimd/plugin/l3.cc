@@ -50,6 +50,11 @@ bool LiesOffChip(const NodePtr& node) {
   return node->is_variable() || bool(Graph::ConstantOf(NodeEntry(node)));
 }
 
+NodeEntry Whole(NodeEntry e) {
+  while (IsView(e.node)) e = e.node->inputs[0];
+  return e;
+}
+
 MachinePtr MachineOf(const Graph& graph) { return graph.GetAttr<MachinePtr>("hsimd_machine"); }
 
 namespace {

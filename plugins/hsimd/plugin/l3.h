@@ -83,6 +83,8 @@ MachinePtr MachineOf(const weft::Graph& graph);
 bool MovesOnly(const weft::NodePtr& node);
 /// Variables and constants: nothing runs for them.
 bool LiesOffChip(const weft::NodePtr& node);
+/// What a view looks at, through views of views; any other entry is it itself.
+weft::NodeEntry Whole(weft::NodeEntry e);
 
 /// Roles of a machine's memories, found by what its units reach.
 struct MachineMemories {

@@ -63,10 +63,8 @@ class MoveCosts {
       if (off_chip && !from_dram && !to_dram) continue;
       int64_t best = INT64_MAX;
       for (const UnitOp& op : u.ops) {
-        int64_t lanes = 1;
-        for (const int l : op.indexed) lanes *= machine_.levels[size_t(l)].count;
-        best = std::min(best,
-                        op.rate.StartOf(words / lanes / machine_.PlacesOf(u.parent)) + op.latency);
+        const int64_t each = words / machine_.WordsAbove(op) / machine_.PlacesOf(u.parent);
+        best = std::min(best, op.rate.StartOf(each) + op.latency);
       }
       if (best != INT64_MAX) slowest = std::max(slowest, best);
     }

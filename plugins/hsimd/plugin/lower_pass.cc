@@ -72,9 +72,7 @@ Graph Emit(Graph g, PassContext& ctx) {
 int64_t FullestSlot(const Program& program, const Machine& machine) {
   std::map<std::string, int64_t> held;
   for (const Instruction& i : program.instructions) {
-    const Unit& u = machine.units[size_t(i.unit)];
-    const Rate& r = u.ops[size_t(i.op)].rate;
-    held[u.slot] += (i.elements() * r.cycles + r.elements - 1) / r.elements;
+    held[machine.units[size_t(i.unit)].slot] += CyclesHeld(i, machine);
   }
   int64_t most = 0;
   for (const auto& [slot, cycles] : held) most = std::max(most, cycles);

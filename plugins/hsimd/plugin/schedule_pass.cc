@@ -72,8 +72,8 @@ class Scheduler {
     return c ? *c : 0;
   }
   /// The value of the problem that an entry is; one of its own where there is none yet.
-  int ValueOf(const NodeEntry& e) {
-    if (IsView(e.node)) return ValueOf(e.node->inputs[0]);
+  int ValueOf(const NodeEntry& entry) {
+    const NodeEntry e = Whole(entry);
     const auto [it, fresh] = value_of_.try_emplace(e.key().packed(), int(problem_.values.size()));
     if (!fresh) return it->second;
     ScheduleProblem::Value v;

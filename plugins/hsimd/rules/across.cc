@@ -92,14 +92,7 @@ void Lowering::AcrossRing(int value, int unit, int mode, ReduceOp op, DType dtyp
   if (passing >= 0) {
     piece = std::min(piece, tiles_.values[size_t(passing)].words);
   } else {
-    range->words -= piece;
-    TileValue v;
-    v.name = "ring" + std::to_string(tiles_.values.size());
-    v.type = WordTypeOf(dtype);
-    v.memory = range->memory;
-    v.base = range->base + range->words;
-    v.words = piece;
-    passing = tiles_.AddValue(std::move(v));
+    passing = TakeFrom(*range, "ring", piece, dtype);
     rings_.emplace_back(of.memory, passing);
   }
   for (int64_t from = 0; from < of.words; from += piece) {
@@ -174,19 +167,10 @@ void Lowering::AcrossPiece(int value, int level, ReduceOp op, DType dtype) {
   };
   // A range of scratch on a level.
   const auto range_on = [&](int on, int64_t words) {
-    for (ScratchRange& range : scratch_) {
-      if (machine_.memories[size_t(range.memory)].level != on ||
-          machine_.memories[size_t(range.memory)].off_chip || range.words < words)
-        continue;
-      range.words -= words;
-      TileValue v;
-      v.name = "across" + std::to_string(tiles_.values.size());
-      v.type = WordTypeOf(dtype);
-      v.memory = range.memory;
-      v.base = range.base + range.words;
-      v.words = words;
-      return tiles_.AddValue(std::move(v));
-    }
+    for (ScratchRange& range : scratch_)
+      if (machine_.memories[size_t(range.memory)].level == on &&
+          !machine_.memories[size_t(range.memory)].off_chip && range.words >= words)
+        return TakeFrom(range, "across", words, dtype);
     WEFT_THROW(kLimit, "{}: needs {} words of scratch in a memory of level {}", note_, words,
                machine_.levels[size_t(on)].name);
   };

@@ -8,7 +8,9 @@
 #include <unordered_map>
 
 #include "weft/codegen/expr/math.h"
+#include "weft/core/graph/accessors.h"
 #include "weft/support/check.h"
+#include "weft/support/checked.h"
 
 namespace hsimd {
 
@@ -17,12 +19,6 @@ using weft::DType;
 using weft::ExprKind;
 using weft::ExprNode;
 using weft::UnOp;
-
-namespace {
-
-int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-}  // namespace
 
 std::optional<Affine> AffineOf(const Expr& e) {
   switch (e->kind()) {
@@ -136,10 +132,10 @@ std::optional<int64_t> EvalIndex(const Expr& e, const std::vector<int64_t>& at) 
             r = b ? a % b : 0;
             break;
           case BinOp::kFloorDiv:
-            r = b ? FloorDiv(a, b) : 0;
+            r = b ? weft::FloorDivide(a, b) : 0;
             break;
           case BinOp::kFloorMod:
-            r = b ? a - FloorDiv(a, b) * b : 0;
+            r = b ? weft::FloorModulo(a, b) : 0;
             break;
           case BinOp::kMin:
             r = std::min(a, b);
@@ -412,11 +408,7 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
   }
   for (size_t k = 0; k < parts.spec.values.size(); ++k) {
     // What nobody reads needs no code: the positions that a MaxPool could give.
-    bool used = false;
-    for (const weft::Use& use : node->uses())
-      used |= !use.control && use.user->inputs[use.slot].index == k;
-    for (const weft::NodeEntry& out : graph.outputs) used |= out.node == node && out.index == k;
-    if (!used) continue;
+    if (!weft::IsRead(graph, weft::NodeEntry(node, uint32_t(k)))) continue;
     weft::Indices at;
     for (int axis : spaces[k]) at.push_back(Expr::Index(axis));
     std::vector<weft::SymInt> dims;

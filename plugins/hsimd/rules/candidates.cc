@@ -9,6 +9,7 @@
 #include <set>
 
 #include "../l2/emit.h"
+#include "../l2/next_index.h"
 #include "axes.h"
 #include "rule.h"
 #include "weft/support/check.h"
@@ -51,8 +52,10 @@ class Candidates {
     for (int l = 0; l < pe; ++l)
       if (machine_.levels[size_t(l)].count > 1) levels.push_back(l);
     std::vector<size_t> at(levels.size(), 0);
+    // 0: to none of the classes.
+    const std::vector<int64_t> choices(levels.size(), int64_t(classes_.size()) + 1);
     const bool pe_level = machine_.levels[size_t(pe)].count > 1;
-    while (true) {
+    do {
       std::map<int, std::vector<int>> dealt;
       int64_t family = 0;
       for (size_t i = 0; i < levels.size(); ++i) {
@@ -69,10 +72,7 @@ class Candidates {
         }
       for (size_t w = 0; w < ways.size(); ++w)
         Try(dealt, &ways[w], family + 32 + int64_t(std::min<size_t>(w, 31)));
-      size_t i = levels.size();
-      while (i > 0 && ++at[i - 1] > classes_.size()) at[--i] = 0;
-      if (i == 0) break;
-    }
+    } while (NextIndex(&at, choices));
     std::stable_sort(
         found_.begin(), found_.end(),
         [](const LayoutCandidate& a, const LayoutCandidate& b) { return a.cycles < b.cycles; });

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "../l2/next_index.h"
+#include "weft/core/tensor/shape.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -81,8 +83,9 @@ void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machin
             counts.push_back(d.size);
             strides.push_back(d.stride);
           }
-    std::vector<int64_t> at(levels.size(), 0);
-    while (true) {
+    std::vector<int64_t> at(levels.size(), 0), sizes;
+    for (const size_t l : levels) sizes.push_back(digits[l].size);
+    do {
       int64_t base = 0;
       for (size_t i = 0; i < levels.size(); ++i) base += at[i] * step[levels[i]];
       // Local digits of one axis: one digit, or several that are walked over.
@@ -125,10 +128,7 @@ void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machin
         tiles.ops.emplace_back(std::move(fill));
         h = end;
       }
-      size_t i = at.size();
-      while (i > 0 && ++at[i - 1] == digits[levels[i - 1]].size) at[--i] = 0;
-      if (i == 0) break;
-    }
+    } while (NextIndex(&at, sizes));
   }
 }
 
@@ -213,6 +213,17 @@ void Lowering::ChooseDigits() {
   for (size_t axis = 0; axis < parts_.extents.size(); ++axis) points_.MakeLocal(int(axis));
 }
 
+int Lowering::TakeFrom(ScratchRange& range, const std::string& name, int64_t words, DType dtype) {
+  range.words -= words;
+  TileValue v;
+  v.name = name + std::to_string(tiles_.values.size());
+  v.type = WordTypeOf(dtype);
+  v.memory = range.memory;
+  v.base = range.base + range.words;
+  v.words = words;
+  return tiles_.AddValue(std::move(v));
+}
+
 int Lowering::TakeScratch(const std::string& name, int64_t words, DType dtype, int memory) {
   // The largest range, so that small ones stay for bodies; from its end.
   ScratchRange* best = nullptr;
@@ -224,14 +235,7 @@ int Lowering::TakeScratch(const std::string& name, int64_t words, DType dtype, i
              "{}: needs {} words of scratch in {}, {} are left", note_, words,
              memory < 0 ? "a memory of the PEs" : machine_.memories[size_t(memory)].name,
              best ? best->words : 0);
-  best->words -= words;
-  TileValue v;
-  v.name = name + std::to_string(tiles_.values.size());
-  v.type = WordTypeOf(dtype);
-  v.memory = best->memory;
-  v.base = best->base + best->words;
-  v.words = words;
-  return tiles_.AddValue(std::move(v));
+  return TakeFrom(*best, name, words, dtype);
 }
 
 Buffer Lowering::NewTemp(const std::string& name, const std::vector<int>& axes, DType dtype) {
@@ -334,12 +338,13 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
       }
       cuts[i].assign(ends.begin(), ends.end());
     }
-    int64_t boxes = 1;
-    for (const auto& ends : cuts) boxes *= int64_t(ends.size()) - 1;
+    std::vector<int64_t> boxes_along;
+    for (const auto& ends : cuts) boxes_along.push_back(int64_t(ends.size()) - 1);
+    const int64_t boxes = weft::NumElements(boxes_along);
     WEFT_CHECK(boxes * turns <= 4096, kUnsupported,
                "{}: {} boxes of points, in which positions are values", note_, boxes * turns);
     std::vector<size_t> b(looped.size(), 0);
-    while (true) {
+    do {
       PointBox box;
       std::vector<int64_t> position = at;
       for (size_t i = 0; i < looped.size(); ++i) {
@@ -365,10 +370,7 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
       op.note = note_;
       op.results = std::move(results);
       if (!op.results.empty()) ops.push_back(std::move(op));
-      size_t i = looped.size();
-      while (i > 0 && ++b[i - 1] + 1 == cuts[i - 1].size()) b[--i] = 0;
-      if (i == 0) break;
-    }
+    } while (NextIndex(&b, boxes_along));
   }
   if (combine && !whole) {
     for (const auto& [value, target] : values) Fill(target, kept, NeutralWord(*combine, dtype));

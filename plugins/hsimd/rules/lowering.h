@@ -24,6 +24,8 @@ class Lowering {
                weft::DType dtype);
   void Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t word);
   Buffer NewTemp(const std::string& name, const std::vector<int>& axes, weft::DType dtype);
+  /// The last `words` words of a range, as a value; what is left of the range stays free.
+  int TakeFrom(ScratchRange& range, const std::string& name, int64_t words, weft::DType dtype);
   /// `memory`: the one that it has to be; -1: any of the PEs.
   int TakeScratch(const std::string& name, int64_t words, weft::DType dtype, int memory = -1);
   std::vector<Affine> Identity(const std::vector<int>& axes) const;

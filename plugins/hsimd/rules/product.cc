@@ -8,6 +8,7 @@
 #include <set>
 
 #include "../l2/emit.h"
+#include "../l2/next_index.h"
 #include "lowering.h"
 #include "weft/support/check.h"
 
@@ -282,7 +283,7 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
     op.y.strides.push_back(ys.strides[l]);
   }
   std::vector<int64_t> at(batch.size(), 0);
-  while (true) {
+  do {
     op.a.offset = as.offset;
     op.x.offset = xs.offset;
     op.y.offset = ys.offset;
@@ -292,10 +293,7 @@ bool Lowering::TryMatrix(const ReducePart& part, const Buffer& target) {
       op.y.offset += at[i] * batch_y[i];
     }
     tiles_.ops.emplace_back(op);
-    size_t i = at.size();
-    while (i > 0 && ++at[i - 1] == batch[i - 1]) at[--i] = 0;
-    if (i == 0) break;
-  }
+  } while (NextIndex(&at, batch));
   return true;
 }
 
