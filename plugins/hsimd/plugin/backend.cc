@@ -66,7 +66,8 @@ void FromWords(const std::vector<uint32_t>& words, Tensor* t, const std::string&
       for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = words[i] != 0;
       break;
     case DType::kU8:
-      for (size_t i = 0; i < n; ++i) static_cast<uint8_t*>(t->mutable_data())[i] = uint8_t(words[i]);
+      for (size_t i = 0; i < n; ++i)
+        static_cast<uint8_t*>(t->mutable_data())[i] = uint8_t(words[i]);
       break;
     case DType::kI64:
       for (size_t i = 0; i < n; ++i)

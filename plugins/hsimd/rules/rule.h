@@ -1,8 +1,8 @@
 /// rule.h: how operators say where their operands and results may lie, and what they are on l2.
 ///
 /// A rule is an attribute of an operator, `FLayoutRule.hsimd` and `FLowerHsimd`; any plugin may
-/// give one to any operator that is not a view. An operator without runs by the general rule, which reads its Expr:
-/// whatever has an affine one needs no line here. Its parts are
+/// give one to any operator that is not a view. An operator without runs by the general rule, which
+/// reads its Expr: whatever has an affine one needs no line here. Its parts are
 ///
 ///   axes      the dimensions of results and reductions; those that name one dimension of an
 ///             operand as it is are one class, and the levels of the machine are dealt out to

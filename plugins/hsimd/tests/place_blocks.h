@@ -1,5 +1,5 @@
-/// place_blocks.h: blocks as one program, for tests of what emits them: without l1/merge.h, which has
-/// tests of its own.
+/// place_blocks.h: blocks as one program, for tests of what emits them: without l1/merge.h, which
+/// has tests of its own.
 #pragma once
 
 #include <algorithm>
