@@ -224,7 +224,7 @@ void BindSession(nb::module_& m) {
       .def_ro("times", &StepTime::times, "How often it ran.")
       .def("__repr__", [](const StepTime& t) {
         return "<StepTime " + t.name + " (" + t.kind + "): " + std::to_string(t.duration) + " " +
-               UnitOf(t) + ">";
+               NameOf(t.unit) + ">";
       });
   nb::class_<PyPending>(m, "PendingRun", "A run that `Session.start` has begun.")
       .def_prop_ro("ready",
