@@ -12,7 +12,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kLine = 64, kVector = 16;  // bytes
+constexpr int64_t kLine = 64;  // bytes
 /// Rows of up to this many bytes are copied by two overlapping moves of a known size.
 constexpr int64_t kShortRow = 128;
 /// Rows of a plane that are few: what a plane costs is not nothing beside them.
@@ -20,30 +20,39 @@ constexpr int64_t kFewRows = 8;
 
 using Bytes = uint8_t;
 
-template <class T>
+/// A vector of a tile's row: all that a register holds of 8 bytes, 16 bytes of less, so that the
+/// tile stays in registers.
+template <class T, int64_t kBytes>
 struct VectorOf;
-template <>
-struct VectorOf<uint8_t> {
-  using Type = uint8_t __attribute__((vector_size(kVector)));
+template <int64_t kBytes>
+struct VectorOf<uint8_t, kBytes> {
+  using Type = uint8_t __attribute__((vector_size(16)));
+};
+template <int64_t kBytes>
+struct VectorOf<uint16_t, kBytes> {
+  using Type = uint16_t __attribute__((vector_size(16)));
 };
 template <>
-struct VectorOf<uint16_t> {
-  using Type = uint16_t __attribute__((vector_size(kVector)));
+struct VectorOf<uint64_t, 16> {
+  using Type = uint64_t __attribute__((vector_size(16)));
 };
 template <>
-struct VectorOf<uint64_t> {
-  using Type = uint64_t __attribute__((vector_size(kVector)));
+struct VectorOf<uint64_t, 64> {
+  using Type = uint64_t __attribute__((vector_size(64)));
 };
 
 #define WEFT_ISA_NAME plain
 #define WEFT_ISA
+#define WEFT_ISA_BYTES 16
 #include "strided_copy_loops.h"
 #undef WEFT_ISA_NAME
 #undef WEFT_ISA
+#undef WEFT_ISA_BYTES
 
 #if defined(__x86_64__)
 #define WEFT_ISA_NAME avx512
 #define WEFT_ISA WEFT_WIDE
+#define WEFT_ISA_BYTES 64
 #include "strided_copy_loops.h"
 #endif
 

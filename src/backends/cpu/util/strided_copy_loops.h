@@ -1,6 +1,6 @@
 /// strided_copy_loops.h: the loops of strided copies for one instruction set, included once for
 /// each (strided_copy.cc). No guard: WEFT_ISA_NAME names the set, WEFT_ISA is the attribute of its
-/// functions.
+/// functions, WEFT_ISA_BYTES the length of its vectors.
 ///
 /// A box is a number of planes, and a plane is one of
 ///
@@ -82,16 +82,23 @@ WEFT_ISA inline __attribute__((always_inline)) Vector Interleave(Vector a, Vecto
   return __builtin_shufflevector(a, b, (kFirst + kAt / 2 + kAt % 2 * sizeof...(kAt))...);
 }
 
+template <class T>
+using TileRow = typename VectorOf<T, WEFT_ISA_BYTES>::Type;
+/// Elements of one.
+template <class T>
+constexpr int64_t kTileSize = int64_t(sizeof(TileRow<T>) / sizeof(T));
+
 /// kSize x kSize elements, a vector a row: to[j * to_step + i] = from[i * from_step + j].
-template <class T, int64_t kSize = kVector / int64_t(sizeof(T))>
+template <class T>
 WEFT_ISA inline __attribute__((always_inline)) void MoveTile(const T* from, int64_t from_step,
                                                              T* to, int64_t to_step) {
-  using Vector = typename VectorOf<T>::Type;
+  using Vector = TileRow<T>;
+  constexpr int64_t kSize = kTileSize<T>;
   constexpr std::make_index_sequence<size_t(kSize)> kAll;
   Vector rows[kSize], next[kSize];
   // Unrolled, all of it stays in registers.
 #pragma GCC unroll 16
-  for (int64_t i = 0; i < kSize; ++i) std::memcpy(&rows[i], from + i * from_step, kVector);
+  for (int64_t i = 0; i < kSize; ++i) std::memcpy(&rows[i], from + i * from_step, sizeof(Vector));
 #pragma GCC unroll 4
   for (int64_t step = 1; step < kSize; step *= 2) {
 #pragma GCC unroll 8
@@ -103,7 +110,7 @@ WEFT_ISA inline __attribute__((always_inline)) void MoveTile(const T* from, int6
     for (int64_t i = 0; i < kSize; ++i) rows[i] = next[i];
   }
 #pragma GCC unroll 16
-  for (int64_t j = 0; j < kSize; ++j) std::memcpy(to + j * to_step, &rows[j], kVector);
+  for (int64_t j = 0; j < kSize; ++j) std::memcpy(to + j * to_step, &rows[j], sizeof(Vector));
 }
 
 /// to[j * to_step + i] = from[i * from_step + j] for i < rows, j < columns.
@@ -111,7 +118,7 @@ template <class T>
 WEFT_ISA inline __attribute__((always_inline)) void TransposeTiles(const T* from, int64_t from_step,
                                                                    T* to, int64_t to_step,
                                                                    int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = kVector / int64_t(sizeof(T)), kColumns = kLine / int64_t(sizeof(T));
+  constexpr int64_t kTile = kTileSize<T>, kColumns = kLine / int64_t(sizeof(T));
   for (int64_t j0 = 0; j0 < columns; j0 += kColumns) {
     const int64_t j_end = std::min(columns, j0 + kColumns);
     // The last tile of either side lies over the one before it.
@@ -127,7 +134,7 @@ WEFT_ISA inline __attribute__((always_inline)) void TransposeTiles(const T* from
 template <class T>
 WEFT_ISA inline void TransposePlane(const T* from, int64_t from_step, T* to, int64_t to_step,
                                     int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = kVector / int64_t(sizeof(T));
+  constexpr int64_t kTile = kTileSize<T>;
   if (rows < kTile || columns < kTile) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j) to[j * to_step + i] = from[i * from_step + j];
@@ -138,12 +145,8 @@ WEFT_ISA inline void TransposePlane(const T* from, int64_t from_step, T* to, int
 /// Four bytes have tiles for what is left at the edges.
 WEFT_ISA inline void TransposePlane(const uint32_t* from, int64_t from_step, uint32_t* to,
                                     int64_t to_step, int64_t rows, int64_t columns) {
-  constexpr int64_t kColumns = kLine / 4, kRows = 16;
-  for (int64_t j = 0; j < columns; j += kColumns)
-    for (int64_t i = 0; i < rows; i += kRows)
-      TransposeMatrix(reinterpret_cast<const float*>(from + i * from_step + j), from_step,
-                      reinterpret_cast<float*>(to + j * to_step + i), to_step,
-                      std::min(kRows, rows - i), std::min(kColumns, columns - j));
+  TransposeMatrix(reinterpret_cast<const float*>(from), from_step, reinterpret_cast<float*>(to),
+                  to_step, rows, columns);
 }
 
 /// `columns` rows of the source, side by side: a few channels.
