@@ -22,6 +22,7 @@
 #include "conv_primitives.h"
 #include "conv_product.h"
 #include "conv_staging.h"
+#include "double_conv.h"
 #include "plane_conv.h"
 #include "weft/core/op/op.h"
 
@@ -150,7 +151,9 @@ std::vector<Way> WaysOf(const ComputeRequest& q, const ConvShape& c, const PostO
 }
 
 std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
-  if (!AllF32(q) || q.input_dims.size() < 2) return nullptr;
+  if (q.input_dims.size() < 2) return nullptr;
+  if (AreDoubles(q)) return MakeDoubleConv(q);
+  if (!AllF32(q)) return nullptr;
   if (CheckedProduct(q.output_dims[0]) == 0) return std::make_unique<ZeroCall>(0);
   if (CheckedProduct(q.input_dims[0]) == 0 || CheckedProduct(q.input_dims[1]) == 0) {
     if (HasInput(q, 2) || !q.epilogue.empty()) return nullptr;
@@ -162,8 +165,8 @@ std::unique_ptr<LibraryCall> PrepareConv(const ComputeRequest& q) {
   return PrepareCall(q, [&] { return ChooseWay(q, WaysOf(q, *c, *post)); });
 }
 
-LayoutWish ConvLayout(const NodePtr&, DType) {
-  if (!PrefersChannelsLast()) return {};
+LayoutWish ConvLayout(const NodePtr&, DType t) {
+  if (!TakesSingle(t) || !PrefersChannelsLast()) return {};
   return {{Layout::kChannelsLast}, {Layout::kChannelsLast}};
 }
 

@@ -9,6 +9,7 @@
 #include "conv_columns.h"
 #include "conv_primitives.h"
 #include "conv_staging.h"
+#include "double_conv.h"
 #include "weft/core/op/op.h"
 
 namespace weft::cpu {
@@ -122,21 +123,23 @@ std::unique_ptr<LibraryCall> PrepareGrad(const ComputeRequest& q, ConvPass pass,
   });
 }
 std::unique_ptr<LibraryCall> PrepareConvGradData(const ComputeRequest& q) {
+  if (AreDoubles(q)) return MakeDoubleGradData(q);
   return PrepareGrad(q, ConvPass::kGradData, q.output_dims[0], q.input_dims[1], q.input_dims[0],
                      MakeGradData);
 }
 std::unique_ptr<LibraryCall> PrepareConvGradWeight(const ComputeRequest& q) {
+  if (AreDoubles(q)) return MakeDoubleGradWeight(q);
   return PrepareGrad(q, ConvPass::kGradWeight, q.input_dims[1], q.output_dims[0], q.input_dims[0],
                      MakeGradWeight);
 }
 
 /// What convolutions themselves wish for.
-LayoutWish GradDataLayout(const NodePtr&, DType) {
-  if (!PrefersChannelsLast()) return {};
+LayoutWish GradDataLayout(const NodePtr&, DType t) {
+  if (!TakesSingle(t) || !PrefersChannelsLast()) return {};
   return {{Layout::kChannelsLast}, {Layout::kChannelsLast}};
 }
-LayoutWish GradWeightLayout(const NodePtr&, DType) {
-  if (!PrefersChannelsLast()) return {};
+LayoutWish GradWeightLayout(const NodePtr&, DType t) {
+  if (!TakesSingle(t) || !PrefersChannelsLast()) return {};
   return {{Layout::kChannelsLast, Layout::kChannelsLast}, {}};
 }
 

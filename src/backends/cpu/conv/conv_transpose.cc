@@ -11,6 +11,7 @@
 #include "backends/cpu/onednn/onednn_adapter.h"
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
+#include "double_conv.h"
 #include "plane_deconv.h"
 #include "weft/core/op/node_attrs.h"
 #include "weft/core/op/op.h"
@@ -145,18 +146,20 @@ std::unique_ptr<LibraryCall> Spread(const ComputeRequest& q, const WindowShape& 
 Desc AnyOf(const Desc& d) { return AnyLayout(DimsOf(d)); }
 
 std::unique_ptr<LibraryCall> PrepareConvTranspose(const ComputeRequest& q) {
-  if (!AllF32(q) || q.input_dims.size() < 2) return nullptr;
+  if ((!AllF32(q) && !AreDoubles(q)) || q.input_dims.size() < 2) return nullptr;
   const std::vector<int64_t>&x = q.input_dims[0], &w = q.input_dims[1], &y = q.output_dims[0];
-  if (x.size() < 3 || x.size() > 5 || w.size() != x.size() || y.size() != x.size()) return nullptr;
+  if (x.size() < 3 || (AllF32(q) && x.size() > 5) || w.size() != x.size() || y.size() != x.size())
+    return nullptr;
   const bool bias = HasInput(q, 2);
-  if (CheckedProduct(y) == 0) return std::make_unique<ZeroCall>(0);
-  if (CheckedProduct(x) == 0 || CheckedProduct(w) == 0)
-    return bias ? nullptr : std::make_unique<ZeroCall>(CheckedProduct(y));
   const int64_t groups = IntAttr(q.node, "group", 1);
+  if (CheckedProduct(y) == 0) return std::make_unique<ZeroCall>(0);
   if (groups < 1 || w[0] % groups != 0 || x[1] != w[0] || y[1] != w[1] * groups) return nullptr;
   const auto win = TransposedWindowShapeOf(q.node, {x.begin() + 2, x.end()},
                                            {w.begin() + 2, w.end()}, {y.begin() + 2, y.end()});
-  if (!win) return nullptr;
+  if (win && AreDoubles(q)) return MakeDoubleConvTranspose(q, *win);
+  if (AllF32(q) && (CheckedProduct(x) == 0 || CheckedProduct(w) == 0))
+    return bias ? nullptr : std::make_unique<ZeroCall>(CheckedProduct(y));
+  if (!win || !AllF32(q)) return nullptr;
   if (auto call = Spread(q, *win, groups, bias)) return call;
   if (PlaneDeconv::Pays(x, w, groups, *win))
     return std::make_unique<PlaneDeconv>(x, w, groups, *win, bias, q.constants[1], q.threads);
