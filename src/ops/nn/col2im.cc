@@ -135,6 +135,7 @@ WEFT_REGISTER_OP(Col2Im)
     .set_attr<FInferShape>("FInferShape", Col2ImShape)
     .set_attr<TSizeOperands>("TSizeOperands", {1, 2})
     .set_attr<FCodeGen>("FCodeGen", Col2ImCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
     .set_attr<FGradient>("FGradient", Col2ImGrad);
 
 WEFT_REGISTER_OP_IN(weft, Im2Col)
