@@ -32,6 +32,30 @@ struct NoCode final : KernelLauncher {
   void Launch(void* const*, const int64_t*) const override { ++runs; }
 };
 
+/// Point by point.
+void RunSlanted(const ElementMove& m, int width, void* const* buffers) {
+  const Slant& line = *m.slant;
+  Dims at(m.dims.size(), 0);
+  for (bool more = true; more;) {
+    const int64_t side = line.constant + line.by_row * at.front() + line.by_column * at.back();
+    if ((side < 0) == line.below) {
+      int64_t from = m.from_offset, to = m.to_offset;
+      for (size_t k = 0; k < at.size(); ++k) {
+        from += at[k] * m.dims[k].from_step;
+        to += at[k] * m.dims[k].to_step;
+      }
+      const void* const element = m.from < 0
+                                      ? static_cast<const void*>(&m.bits)
+                                      : static_cast<const char*>(buffers[m.from]) + from * width;
+      std::memcpy(static_cast<char*>(buffers[m.to]) + to * width, element, size_t(width));
+    }
+    more = false;
+    for (size_t k = at.size(); k-- > 0 && !more;) {
+      more = ++at[k] < m.dims[k].extent;
+      if (!more) at[k] = 0;
+    }
+  }
+}
 /// The boxes of a kernel, one after the other.
 void RunMoves(const Kernel& kernel, int width, void* const* buffers) {
   const auto finder = MoveFinder::Make(kernel);
@@ -40,6 +64,10 @@ void RunMoves(const Kernel& kernel, int width, void* const* buffers) {
   REQUIRE(finder->Find(nullptr, &moves));
   for (const ElementMove& m : moves) {
     char* const to = static_cast<char*>(buffers[m.to]) + m.to_offset * width;
+    if (m.slant) {
+      RunSlanted(m, width, buffers);
+      continue;
+    }
     if (m.from < 0)
       FillStrided(width, m.bits, to, m.dims.data(), int(m.dims.size()));
     else
@@ -120,6 +148,36 @@ TEST_CASE("transposed matrices of every width, alone and in batches") {
   }
 }
 
+TEST_CASE("triangles, along every direction, alone, in batches, and behind a shift") {
+  for (const DType t : kWidths)
+    for (const int64_t batch : {1, 3})
+      for (const auto& [rows, columns] :
+           {std::pair<int64_t, int64_t>{7, 9}, {40, 2100}, {2100, 40}})
+        for (const int64_t shift : {-5, 0, 3, 3000}) {
+          CAPTURE(rows);
+          CAPTURE(shift);
+          const Expr value = Expr::Load(0, t, {Ix(0), Ix(1), Ix(2)}), none = Expr::Const(t, 0.0);
+          const auto check = [&](const Expr& kept, auto is_kept) {
+            Check(t, {{batch, rows, columns}}, {batch, rows, columns}, Either(kept, value, none),
+                  [&](const Dims& at) {
+                    const int64_t place = (at[0] * rows + at[1]) * columns + at[2];
+                    return std::pair(0, is_kept(at[1], at[2]) ? place : kZero);
+                  });
+          };
+          const Expr s = Expr::Int(shift), two = Expr::Int(2);
+          check(Le(Ix(1) + s, Ix(2)), [&](int64_t i, int64_t j) { return i + shift <= j; });
+          check(Lt(Ix(2), Ix(1) + s), [&](int64_t i, int64_t j) { return j < i + shift; });
+          check(Lt(s, Ix(1) + two * Ix(2)),
+                [&](int64_t i, int64_t j) { return shift < i + 2 * j; });
+          check(Le(Ix(1) + Ix(2), s), [&](int64_t i, int64_t j) { return i + j <= shift; });
+          // The same line twice, and a cut across it.
+          check(And(Le(Ix(2), Ix(1) + s), Not(Lt(Ix(1) + s, Ix(2)))),
+                [&](int64_t i, int64_t j) { return j <= i + shift; });
+          check(And(Le(Ix(2), Ix(1) + s), Lt(Ix(2), Expr::Int(4))),
+                [&](int64_t i, int64_t j) { return j <= i + shift && j < 4; });
+        }
+}
+
 TEST_CASE("columns side by side") {
   constexpr int kCount = 40;
   for (const DType t : kWidths) {
@@ -198,9 +256,11 @@ TEST_CASE("what computes, reads where data say, or has no few boxes is left to c
   CHECK(finds({matrix}, x(Ix(1), Ix(0))));
   CHECK_FALSE(finds({matrix}, x(Ix(1), Ix(0)) + 1.0));
   CHECK_FALSE(finds({matrix, rows}, x(Expr::Load(1, DType::kI64, {Ix(0)}), Ix(1))));
-  // The upper triangle: no comparison changes along one axis.
-  CHECK_FALSE(finds({matrix},
-                    Expr::Select(Le(Ix(0), Ix(1)), x(Ix(0), Ix(1)), Expr::Const(DType::kF32, 0))));
+  // A triangle has one line, what lies between two has no few boxes.
+  const Expr below = Le(Ix(0), Ix(1)), zero = Expr::Const(DType::kF32, 0);
+  CHECK(finds({matrix}, Expr::Select(below, x(Ix(0), Ix(1)), zero)));
+  CHECK_FALSE(finds(
+      {matrix}, Expr::Select(And(below, Le(Ix(0) + Ix(1), Expr::Int(99))), x(Ix(0), Ix(1)), zero)));
   // Two periods that do not fit: more boxes than are worth it.
   CHECK_FALSE(finds({matrix}, x(Ix(0), FloorDivided(Ix(1) * Expr::Int(5), 7) * Expr::Int(2))));
 }

@@ -1,9 +1,10 @@
 /// element_moves.cc: a box of points is cut in two where a comparison changes along one of its
-/// axes, and an axis becomes two where a division by a period goes through it, until every
-/// expression is affine.
+/// axes, along a line where it changes along two, and an axis becomes two where a division by a
+/// period goes through it, until every expression is affine.
 ///
 ///   y[i] = i < 3 ? a[i] : b[i - 3]   [0, 5)   ->  [0, 3): a[0 + i],  [3, 5): b[0 + i]
 ///   y[i] = a[i / 2]                  [0, 10)  ->  5 x 2: a[j] at y[2 j + k]
+///   y[i, j] = i <= j ? a[i, j] : 0   n x n    ->  below j - i: 0,  the others: a[i, j]
 #include "element_moves.h"
 
 #include <algorithm>
@@ -25,10 +26,13 @@ static_assert(kMaxAxes <= kMaxCopyDims);
 /// Numbers beyond this are not looked at: their products stay in 64 bits.
 constexpr int64_t kMaxNumber = int64_t{1} << 40;
 
-/// What makes an expression affine: `at` > 0 cuts the axis there, `period` > 0 takes it apart.
+/// What makes an expression affine: `at` > 0 cuts the axis there, `period` > 0 takes it apart, and
+/// a line from `row_axis` cuts each of its indices elsewhere.
 struct Cut {
   int axis = -1;
   int64_t at = 0, period = 0;
+  int row_axis = -1;
+  Slant line{};
 };
 
 struct Value {
@@ -49,6 +53,8 @@ struct Axis {
 struct Box {
   std::vector<int64_t> first;  ///< a loop
   std::vector<Axis> axes;
+  int row_axis = -1, column_axis = -1;  ///< of the line; -1: there is none
+  Slant line{};
 };
 
 int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
@@ -117,7 +123,7 @@ class BoxArithmetic {
   Value Compare(BinOp op, const Value& a, const Value& b) const {
     const Value d = Add(a, b, -1);
     if (d.kind != Value::kAffine) return d;
-    const auto [lo, hi] = RangeOf(d);
+    const auto [lo, hi] = RangeBesideLine(d);
     switch (op) {
       case BinOp::kLt:
         return Decide(d, hi < 0, lo >= 0, 0);
@@ -156,6 +162,35 @@ class BoxArithmetic {
       (v.by[k] < 0 ? lo : hi) += v.by[k] * (box_.axes[k].extent - 1);
     return {lo, hi};
   }
+  /// The same, where the line of the box bounds v, which runs along it.
+  std::pair<int64_t, int64_t> RangeBesideLine(const Value& v) const {
+    auto [lo, hi] = RangeOf(v);
+    if (box_.row_axis < 0) return {lo, hi};
+    const Slant& line = box_.line;
+    const auto along = VaryingAxes(v);
+    if (along != std::make_pair(box_.row_axis, box_.column_axis)) return {lo, hi};
+    const int64_t by_row = v.by[size_t(along.first)], by_column = v.by[size_t(along.second)];
+    for (const int64_t sign : {1, -1}) {
+      if (by_row != sign * line.by_row || by_column != sign * line.by_column) continue;
+      // v = sign * (what is below 0 on the one side) + c
+      const int64_t c = v.constant - sign * line.constant;
+      if (line.below)
+        (sign > 0 ? hi : lo) = sign > 0 ? std::min(hi, c - 1) : std::max(lo, c + 1);
+      else
+        (sign > 0 ? lo : hi) = sign > 0 ? std::max(lo, c) : std::min(hi, c);
+    }
+    return {lo, hi};
+  }
+  /// The two axes that v varies along; -1: there are fewer, or more.
+  std::pair<int, int> VaryingAxes(const Value& v) const {
+    std::pair<int, int> two{-1, -1};
+    for (int k = 0; k < int(box_.axes.size()); ++k) {
+      if (v.by[size_t(k)] == 0 || box_.axes[size_t(k)].extent == 1) continue;
+      if (two.second >= 0) return {-1, -1};
+      (two.first < 0 ? two.first : two.second) = k;
+    }
+    return two.second < 0 ? std::make_pair(-1, -1) : two;
+  }
   /// v, if all that it takes is a number that is looked at.
   Value Bounded(const Value& v) const {
     double most = std::abs(double(v.constant));
@@ -185,7 +220,14 @@ class BoxArithmetic {
   Value Decide(const Value& d, bool yes, bool no, int64_t level) const {
     if (yes || no) return Truth(yes);
     const int axis = OnlyAxis(d);
-    return Unknown(axis < 0 ? Cut() : CutAtLevel(d, axis, level));
+    return Unknown(axis < 0 ? CutAlongLine(d, level) : CutAtLevel(d, axis, level));
+  }
+  /// Where d, which varies along two axes, comes to `level`. A box has one line.
+  Cut CutAlongLine(const Value& d, int64_t level) const {
+    const auto [row, column] = VaryingAxes(d);
+    if (row < 0 || box_.row_axis >= 0) return {};
+    const Slant line{d.constant - level, d.by[size_t(row)], d.by[size_t(column)], true};
+    return {column, 0, 0, row, line};
   }
   Cut CutAtPeriod(const Value& rest, int64_t c) const {
     const int axis = OnlyAxis(rest);
@@ -414,10 +456,19 @@ ElementMove MoveFinder::Steps::MoveOf(const Box& box, const Store& store, const 
   m.from = from.kind == Value::kLoad ? from.buffer : -1;
   m.bits = from.bits;
   if (m.from >= 0) m.from_offset = from.constant;
-  for (size_t k = 0; k < box.axes.size(); ++k)
-    if (box.axes[k].extent > 1)
-      m.dims.push_back({box.axes[k].extent, m.from >= 0 ? from.by[k] : 0, to.by[k]});
+  const auto dim = [&](size_t k) {
+    return CopyDim{box.axes[k].extent, m.from >= 0 ? from.by[k] : 0, to.by[k]};
+  };
+  for (int k = 0; k < int(box.axes.size()); ++k)
+    if (box.axes[size_t(k)].extent > 1 &&
+        (box.row_axis < 0 || (k != box.row_axis && k != box.column_axis)))
+      m.dims.push_back(dim(size_t(k)));
   NormalizeCopy(&m.dims);
+  if (box.row_axis >= 0) {
+    m.dims.insert(m.dims.begin(), dim(size_t(box.row_axis)));
+    m.dims.push_back(dim(size_t(box.column_axis)));
+    m.slant = box.line;
+  }
   return m;
 }
 
@@ -458,8 +509,17 @@ bool MoveFinder::Find(const int64_t* dims, std::vector<ElementMove>* moves) cons
     const Cut cut = unknown->cut;
     if (cut.axis < 0) return false;
     const auto k = size_t(cut.axis);
+    if (cut.row_axis >= 0) {
+      box.row_axis = cut.row_axis;
+      box.column_axis = cut.axis;
+      box.line = cut.line;
+      work.push_back(box);
+      box.line.below = false;
+      work.push_back(std::move(box));
+      continue;
+    }
     if (cut.period > 0) {
-      if (box.axes.size() == size_t{kMaxAxes}) return false;
+      if (box.axes.size() == size_t{kMaxAxes} || box.row_axis >= 0) return false;
       Axis inner = box.axes[k];
       box.axes[k].extent /= cut.period;
       box.axes[k].step *= cut.period;
@@ -471,11 +531,23 @@ bool MoveFinder::Find(const int64_t* dims, std::vector<ElementMove>* moves) cons
     Box behind = box;
     behind.first[size_t(box.axes[k].loop)] += cut.at * box.axes[k].step;
     behind.axes[k].extent -= cut.at;
+    if (cut.axis == box.row_axis) behind.line.constant += cut.at * box.line.by_row;
+    if (cut.axis == box.column_axis) behind.line.constant += cut.at * box.line.by_column;
     box.axes[k].extent = cut.at;
     work.push_back(std::move(behind));
     work.push_back(std::move(box));
   }
   return true;
+}
+
+std::pair<int64_t, int64_t> Slant::RangeOf(int64_t i, int64_t extent) const {
+  const int64_t level = -(constant + by_row * i);  // below: by_column j < level
+  if (by_column > 0) {
+    const int64_t end = std::clamp<int64_t>(-FloorDivide(-level, by_column), 0, extent);
+    return below ? std::make_pair(int64_t{0}, end) : std::make_pair(end, extent);
+  }
+  const int64_t begin = std::clamp<int64_t>(FloorDivide(-level, -by_column) + 1, 0, extent);
+  return below ? std::make_pair(begin, extent) : std::make_pair(int64_t{0}, begin);
 }
 
 MoveFinder::MoveFinder(std::unique_ptr<Steps> steps) : steps_(std::move(steps)) {}
