@@ -5,7 +5,7 @@
 /// A box is a number of planes, and a plane is one of
 ///
 ///   rows         both sides run along the last axis: memory copies, of known lengths where short
-///   repetitions  the source stands still along the last axis
+///   repetitions  the source stands still along the last axis; a few of each element by vectors
 ///   tiles        the source runs along another axis: blocks of vectors that are transposed in
 ///                registers, a cache line of the source at a time
 ///   steps        anything else, element by element
@@ -55,22 +55,52 @@ WEFT_ISA inline void CopyRows(const Bytes* from, int64_t from_step, Bytes* to, i
 
 // ---- repetitions ----
 
+/// Not std::fill_n: elements of more than a byte one by one.
+template <class T>
+WEFT_ISA inline void FillRow(T value, T* to, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] = value;
+}
 template <int kTimes, class T>
-WEFT_ISA inline void RepeatDense(const T* __restrict from, T* __restrict to, int64_t count) {
+WEFT_ISA inline __attribute__((always_inline)) void RepeatSome(const T* __restrict from,
+                                                               T* __restrict to, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i)
+#pragma GCC unroll 4
     for (int k = 0; k < kTimes; ++k) to[i * kTimes + k] = from[i];
 }
-/// Each of `count` elements `times` times, one behind the other.
-template <class T>
-WEFT_ISA inline void RepeatEach(const T* from, int64_t from_step, T* to, int64_t to_step,
-                                int64_t count, int64_t times) {
-  if (from_step == 1 && to_step == times) {
-    if (times == 2) return RepeatDense<2>(from, to, count);
-    if (times == 3) return RepeatDense<3>(from, to, count);
-    if (times == 4) return RepeatDense<4>(from, to, count);
+/// Rows of `count` elements, each element kTimes times, each row to some of the result: an image
+/// that grows, of which a row may be a few vectors.
+template <int kTimes, class T>
+WEFT_ISA inline void RepeatDense(const T* from, T* to, const CopyDim& rows, const CopyDim& again,
+                                 int64_t count) {
+  constexpr auto kSome = WEFT_ISA_BYTES / int64_t(sizeof(T));
+  for (int64_t r = 0; r < rows.extent; ++r, from += rows.from_step, to += rows.to_step) {
+    for (int64_t k = 0; k < again.extent; ++k) {
+      T* const target = to + k * again.to_step;
+      if (count < kSome) {
+        RepeatSome<kTimes>(from, target, count);
+        continue;
+      }
+      // The last vector lies over the one before it: nothing is left for single steps.
+      for (int64_t i = 0; i + kSome < count; i += kSome)
+        RepeatSome<kTimes>(from + i, target + i * kTimes, kSome);
+      RepeatSome<kTimes>(from + count - kSome, target + (count - kSome) * kTimes, kSome);
+    }
   }
-  for (int64_t i = 0; i < count; ++i) std::fill_n(to + i * to_step, times, from[i * from_step]);
+}
+/// Whether `inner` repeats each element a few times, one behind the other, and those of `row`
+/// lie together: what RepeatDense does.
+inline bool IsDenseRepeat(const CopyDim& row, const CopyDim& inner) {
+  return inner.from_step == 0 && inner.to_step == 1 && row.from_step == 1 &&
+         row.to_step == inner.extent && inner.extent >= 2 && inner.extent <= 4;
+}
+template <class T>
+WEFT_ISA inline void RepeatRows(const T* from, T* to, const CopyDim& rows, const CopyDim& again,
+                                int64_t count, int64_t times) {
+  if (times == 2) return RepeatDense<2>(from, to, rows, again, count);
+  if (times == 3) return RepeatDense<3>(from, to, rows, again, count);
+  RepeatDense<4>(from, to, rows, again, count);
 }
 
 // ---- tiles ----
@@ -155,6 +185,7 @@ WEFT_ISA inline void InterleaveRows(const T* __restrict from, int64_t from_step,
                                     int64_t columns) {
 #pragma omp simd
   for (int64_t j = 0; j < columns; ++j)
+#pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) to[j * kRows + i] = from[i * from_step + j];
 }
 // ---- planes ----
@@ -167,8 +198,10 @@ WEFT_ISA inline void CopyPlane(const T* from, T* to, const CopyDim& outer, const
   if (inner.to_step == 1 && inner.from_step == 1)
     return CopyRows(reinterpret_cast<const Bytes*>(from), outer.from_step * kBytes,
                     reinterpret_cast<Bytes*>(to), outer.to_step * kBytes, m * kBytes, n);
-  if (inner.to_step == 1 && inner.from_step == 0)
-    return RepeatEach(from, outer.from_step, to, outer.to_step, n, m);
+  if (inner.to_step == 1 && inner.from_step == 0) {
+    for (int64_t i = 0; i < n; ++i) FillRow(from[i * outer.from_step], to + i * outer.to_step, m);
+    return;
+  }
   if (inner.to_step == 1 && outer.from_step == 1 && inner.from_step > 0) {
     if (outer.to_step == m && m == 2) return InterleaveRows<2>(from, inner.from_step, to, n);
     if (outer.to_step == m && m == 3) return InterleaveRows<3>(from, inner.from_step, to, n);
@@ -217,6 +250,17 @@ WEFT_ISA inline void Copy(const T* from, T* to, const CopyDim* dims, int rank) {
     return;
   }
   if (rank == 1) return CopyPlane(from, to, kOne, dims[0]);
+  if (IsDenseRepeat(dims[rank - 2], dims[rank - 1])) {
+    // The axis before them, and one along which the source stands still.
+    int first = rank - 2;
+    const CopyDim& again = first > 0 && dims[first - 1].from_step == 0 ? dims[--first] : kOne;
+    const CopyDim& rows = first > 0 ? dims[--first] : kOne;
+    Odometer planes(dims, first);
+    do {
+      RepeatRows(from, to, rows, again, dims[rank - 2].extent, dims[rank - 1].extent);
+    } while (planes.Next(&from, &to));
+    return;
+  }
   if (rank == 2) return CopyPlane(from, to, dims[0], dims[1]);
   // The plane that tiles can be made of has the axis that the source runs along; one of short rows
   // has many of them.
@@ -247,7 +291,7 @@ WEFT_ISA inline void Fill(T value, T* to, const CopyDim* dims, int rank) {
   Odometer rows(dims, rank - 1);
   do {
     if (inner.to_step == 1) {
-      std::fill_n(to, inner.extent, value);
+      FillRow(value, to, inner.extent);
     } else {
       for (int64_t j = 0; j < inner.extent; ++j) to[j * inner.to_step] = value;
     }

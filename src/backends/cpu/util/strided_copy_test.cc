@@ -60,6 +60,22 @@ TEST_CASE("rows of every length") {
   }
 }
 
+TEST_CASE("a few repetitions of rows of every length, and of rows that are repeated themselves") {
+  for (int64_t times : {2, 3, 4, 5})
+    for (int64_t n : {1, 7, 15, 16, 17, 20, 40, 64, 65}) {
+      CAPTURE(times);
+      CAPTURE(n);
+      CheckAll({{n, 1, times}, {times, 0, 1}});
+      CheckAll({{3, n, n * times + 1}, {n, 1, times}, {times, 0, 1}});
+      CheckAll({{3, n, 2 * n * times}, {2, 0, n * times}, {n, 1, times}, {times, 0, 1}});
+      CheckAll({{2, 3 * n, 6 * n * times},
+                {3, n, 2 * n * times},
+                {2, 0, n * times},
+                {n, 1, times},
+                {times, 0, 1}});
+    }
+}
+
 TEST_CASE("repetitions") {
   for (int64_t n : {1, 2, 3, 4, 7, 40}) {
     CAPTURE(n);
@@ -69,7 +85,7 @@ TEST_CASE("repetitions") {
 }
 
 TEST_CASE("transpositions of every extent") {
-  for (int64_t rows : {1, 2, 3, 4, 8, 15, 16, 17, 40, 65})
+  for (int64_t rows : {1, 2, 3, 4, 8, 15, 16, 17, 40, 65, 256})
     for (int64_t columns : {1, 2, 3, 5, 8, 16, 19, 64, 70}) {
       CAPTURE(rows);
       CAPTURE(columns);
