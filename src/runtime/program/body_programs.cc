@@ -11,6 +11,8 @@
 #include "weft/core/op/op.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/core/plan/storage.h"
+#include "weft/support/checked.h"
 #include "weft/support/error.h"
 
 namespace weft {
@@ -39,7 +41,8 @@ bool IsWorthThreads(const KeptLoop& kept) {
 
 }  // namespace
 
-BodyPrograms::BodyPrograms(const NodePtr& n, const std::shared_ptr<Backend>& given) : node_(n) {
+BodyPrograms::BodyPrograms(const NodePtr& n, const std::shared_ptr<Backend>& given)
+    : node_(n), backend_(given) {
   std::shared_ptr<Backend> backend = given;
   if (RunsTogether(n, *given))
     if (std::shared_ptr<Backend> alone = given->WithThreads(1); alone && given->host()) {
@@ -141,17 +144,12 @@ class BodyPrograms::Runner final : public ProgramRunner {
       if (!again) return nullptr;
       kept->parts.push_back({&state, std::move(again), {}, {}});
     }
-    try {
-      for (const StraightLoop::Piece& state : kept_->states) {
-        kept->others.push_back(nullptr);
-        if (state.result >= 0) continue;  // the stack has its places
-        kept->places.push_back(NewTensor(DType::kU8, {state.bytes}));
-        kept->others.back() = kept->places.back()->mutable_data();
-      }
-    } catch (const Error& e) {
-      // What was run is complete, and runs the same way again.
-      if (e.code() == ErrorCode::kOutOfMemory || e.code() == ErrorCode::kLimit) return nullptr;
-      throw;
+    for (const StraightLoop::Piece& state : kept_->states) {
+      kept->offsets.push_back(-1);
+      if (state.result >= 0) continue;  // the stack has its places
+      kept->offsets.back() = kept->place_bytes;
+      const int64_t bytes = CheckedRoundUp(std::max<int64_t>(state.bytes, 1), kArenaAlign);
+      kept->place_bytes = CheckedAdd(kept->place_bytes, bytes);
     }
     kept->loop = *kept_;
     kept->bytes_moved = of_all_->bytes_moved - moved_before;
@@ -229,6 +227,15 @@ bool BodyPrograms::RunKept(KeptLoop* kept, const void* const* operands, void* co
                            BodyStates* states, ProgramState* of_all) const {
   for (const KeptLoop::Part& part : kept->parts)
     if (!part.body->IsOfLastRun()) return false;
+  try {
+    char* const places = of_all->arena->places()->Reserve(*backend_, kept->place_bytes);
+    kept->others.clear();
+    for (const int64_t at : kept->offsets) kept->others.push_back(at < 0 ? nullptr : places + at);
+  } catch (const Error& e) {
+    // The node itself may need less: states that an iteration does not write have no second place.
+    if (e.code() == ErrorCode::kOutOfMemory || e.code() == ErrorCode::kLimit) return false;
+    throw;
+  }
   for (size_t k = 0; k < kept->parts.size(); ++k) {
     ProgramState& state = *kept->parts[k].state;
     state.is_profiled = false;

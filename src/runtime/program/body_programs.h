@@ -48,7 +48,10 @@ struct KeptLoop {
     std::vector<IteratedPlace> from, to;  ///< memory for them
   };
   std::vector<Part> parts;
-  ResultTensors places;       ///< the second ones of states
+  /// Where the second places of states begin, and what they take: loops of a session share the
+  /// memory. Negative: a state has none.
+  std::vector<int64_t> offsets;
+  int64_t place_bytes = 0;
   std::vector<void*> others;  ///< where they lie
   int64_t bytes_moved = 0, inside_bytes = 0;
 };
@@ -85,6 +88,7 @@ class BodyPrograms {
   class Runner;
   void CountFailures(const BodyStates& states, ProgramState* of_all) const;
   NodePtr node_;
+  std::shared_ptr<Backend> backend_;   ///< whose memory second places are in
   std::shared_ptr<Backend> together_;  ///< whose threads parts of the node have, one each
   std::map<std::string, std::unique_ptr<Program::Impl>> programs_;
 };

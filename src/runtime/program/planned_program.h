@@ -27,10 +27,15 @@ class Arena {
     if (!inside_[part]) inside_[part] = std::make_shared<Arena>();
     return inside_[part];
   }
+  /// For the second places of the loops that are steps of such a program, one after another.
+  const std::shared_ptr<Arena>& places() {
+    if (!places_) places_ = std::make_shared<Arena>();
+    return places_;
+  }
   const std::shared_ptr<void>& memory() const { return data_; }
-  /// Of those inside too.
+  /// Of those inside too, and of the places.
   int64_t size() const {
-    int64_t all = size_;
+    int64_t all = size_ + (places_ ? places_->size() : 0);
     for (const std::shared_ptr<Arena>& a : inside_) all += a ? a->size() : 0;
     return all;
   }
@@ -38,6 +43,7 @@ class Arena {
     data_.reset();
     size_ = 0;
     inside_.clear();
+    places_.reset();
   }
   char* Reserve(Backend& backend, int64_t bytes) {
     if (bytes > size_) {
@@ -53,6 +59,7 @@ class Arena {
   std::shared_ptr<void> data_;
   int64_t size_ = 0;
   std::vector<std::shared_ptr<Arena>> inside_;  ///< by part
+  std::shared_ptr<Arena> places_;
 };
 
 class PlannedProgram : public Program::Impl {
