@@ -8,6 +8,7 @@
 #include "graph.h"
 #include "weft/core/gradient/gradient.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/graph/value_name.h"
 #include "weft/core/op/op.h"
 #include "weft/support/check.h"
@@ -268,7 +269,18 @@ void BindEntries(nb::module_& m) {
       .def_prop_ro(
           "shape", [](const PyEntry& e) { return ShapeObject(ShapeOfEntry(*e.graph, e.entry())); },
           nb::sig("def shape(self) -> tuple[int | str | None, ...] | None"),
-          "Sizes, texts of symbolic ones, None where unknown; None: the rank is unknown.")
+          "Sizes, texts of symbolic ones, None where unknown; None: the rank is unknown. A symbol "
+          "of which inference has found that it is one number is that number.")
+      .def(
+          "list_input_variables",
+          [](const PyEntry& e) {
+            std::vector<PyEntry> list;
+            const Graph part = Extract(*e.graph, {e.entry()});
+            for (const NodePtr n : part.TopoOrder())
+              if (IsState(n)) list.push_back({e.graph, n->id(), 0});
+            return list;
+          },
+          "State variables that it is computed from, in order of first use.")
       .def(
           "__eq__",
           [](const PyEntry& a, nb::handle b) {

@@ -133,6 +133,66 @@ std::vector<NodeEntry> Inline(Graph& g, const Graph& body, const std::vector<Nod
   return outputs;
 }
 
+}  // namespace
+
+Graph Extract(const Graph& g, const std::vector<NodeEntry>& entries) {
+  Graph part(g);
+  std::vector<NodeEntry> outputs;
+  std::vector<NodePtr> stack;
+  std::vector<uint8_t> reached(g.id_bound(), 0);
+  const auto reach = [&](const NodePtr n) {
+    if (!n || reached[n->id()]) return;
+    reached[n->id()] = 1;
+    stack.push_back(n);
+  };
+  for (const NodeEntry& e : entries) {
+    outputs.push_back(part.at(e));
+    reach(outputs.back().node);
+  }
+  const auto producers = [](const NodePtr n) {
+    std::vector<NodePtr> all(n->control_deps.begin(), n->control_deps.end());
+    for (const NodeEntry& e : n->inputs)
+      if (e) all.push_back(e.node);
+    return all;
+  };
+  while (!stack.empty()) {
+    const NodePtr n = stack.back();
+    stack.pop_back();
+    for (const NodePtr p : producers(n)) reach(p);
+  }
+  part.outputs = outputs;
+  std::vector<NodePtr> inputs;
+  for (const NodePtr n : part.inputs())
+    if (reached[n->id()]) inputs.push_back(n);
+  part.SetInputs(inputs);
+  std::vector<NodeId> unused;
+  const auto look = [&](NodeId id) {
+    const NodePtr n = reached[id] ? NodePtr() : part.node(id);
+    if (n && n->uses().empty()) unused.push_back(id);
+  };
+  for (NodeId id = 0; id < part.id_bound(); ++id) look(id);
+  while (!unused.empty()) {
+    const NodePtr n = part.node(unused.back());
+    unused.pop_back();
+    if (!n) continue;  // its producers were looked at twice
+    std::vector<NodeId> before;
+    for (const NodePtr p : producers(n)) before.push_back(p->id());
+    part.Erase(n);
+    for (const NodeId id : before) look(id);
+  }
+  return part;
+}
+
+namespace {
+
+/// What is declared of an input's or a state variable's shape; inference begins anew behind it.
+void Declare(const SharedGraph& g, const PyEntry& e, nb::handle shape) {
+  const NodePtr n = EntriesIn(g, {e})[0].node;
+  WEFT_CHECK(n->is_variable() && !n->has_attr("value"), kApiMisuse,
+             "{}: only inputs and state without a value have a declared shape", n->Describe());
+  g->SetAttr(n, "shape", ToShape(shape));
+}
+
 nb::object AttributeText(const Graph& g, const std::string& name) {
   const AttrType* type = FindAttrType(name);
   const auto it = g.attrs.find(name);
@@ -238,6 +298,10 @@ void BindGraph(nb::module_& m) {
                   "None = None, shape: ShapeLike | None = None) -> Entry"),
           "Adds a state variable, whose content outlives runs: see VariableStore. `initial` is "
           "what it holds where the store has none of that name.")
+      .def("declare", Declare, "entry"_a, "shape"_a,
+           nb::sig("def declare(self, entry: Entry, shape: ShapeLike | None) -> None"),
+           "Declares the shape of an input or of state again. What inference has found of symbols "
+           "stays: `extract` before `infer` where a part is wanted at several shapes.")
       .def(
           "constant",
           [](const SharedGraph& g, nb::handle value, std::string name, nb::handle dtype) {
@@ -300,6 +364,15 @@ void BindGraph(nb::module_& m) {
             return list;
           },
           "Variables with a value.")
+      .def_prop_ro(
+          "states",
+          [](const SharedGraph& g) {
+            std::vector<NodePtr> list;
+            for (const NodePtr n : g->TopoOrder())
+              if (IsState(n)) list.push_back(n);
+            return FirstEntries(g, list);
+          },
+          "State variables that the outputs and effects need, in order of first use.")
       .def_prop_ro("num_nodes", [](const Graph& g) { return g.num_nodes(); })
       .def("__len__", [](const Graph& g) { return g.num_nodes(); })
       .def(
@@ -434,6 +507,15 @@ void BindGraph(nb::module_& m) {
             return std::make_shared<Graph>(g);
           },
           "A copy with the same node ids. Tensors are shared, since nothing writes to them.")
+      .def(
+          "extract",
+          [](const SharedGraph& g, const std::vector<PyEntry>& entries) {
+            CheckLives(*g);
+            return std::make_shared<Graph>(Extract(*g, EntriesIn(g, entries)));
+          },
+          "entries"_a, nb::sig("def extract(self, entries: typing.Sequence[Entry]) -> Graph"),
+          "A copy, with the same node ids, whose outputs are these and which holds what they need "
+          "alone: inputs and effects that they do not depend on are left out.")
       .def("__copy__", [](const Graph& g) { return std::make_shared<Graph>(g); })
       .def(
           "__deepcopy__", [](const Graph& g, nb::handle) { return std::make_shared<Graph>(g); },

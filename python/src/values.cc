@@ -200,9 +200,23 @@ Type TypeOfEntry(const Graph& graph, const NodeEntry& entry) {
 }
 
 Shape ShapeOfEntry(const Graph& graph, const NodeEntry& entry) {
-  if (graph.HasAttr("shape"))
-    if (const Shape* shape = graph.GetAttr<ShapeMap>("shape").find(entry)) return *shape;
-  return entry.node->is_variable() ? DeclaredShape(entry.node).value_or(Shape()) : Shape();
+  const Shape* found =
+      graph.HasAttr("shape") ? graph.GetAttr<ShapeMap>("shape").find(entry) : nullptr;
+  Shape shape;
+  if (found)
+    shape = *found;
+  else if (const TensorPtr constant = Graph::ConstantOf(entry))
+    shape = constant->shape();
+  else if (entry.node->is_variable())
+    shape = DeclaredShape(entry.node).value_or(Shape());
+  if (!shape.has_rank() || !graph.HasAttr("facts")) return shape;
+  // A symbol that is one number is that number.
+  const Facts& facts = graph.GetAttr<Facts>("facts");
+  std::vector<SymInt> dims(shape.dims().begin(), shape.dims().end());
+  for (SymInt& d : dims)
+    if (d.known())
+      if (const SymInt number = facts.Simplify(d); number.is_const()) d = number;
+  return Shape(std::move(dims));
 }
 
 }  // namespace weft::python

@@ -161,6 +161,41 @@ class GraphTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             g.input("w", "f33")
 
+    def test_a_part(self) -> None:
+        g = weft.Graph()
+        x, unused = g.input("x", "f32"), g.input("unused", "f32", [3])
+        w, b, k = g.state("w", None, "f32", [20, "c", 5, 5]), g.state("b", None, "f32", ["m"]), g.state("k")
+        y = weft.ops.Conv(x, w) + weft.ops.Unsqueeze(b, np.array([1, 2]))
+        step = weft.ops.weft.Assign(k, weft.ops.ReduceSum(y))
+        other = weft.ops.weft.Assign(b, weft.ops.Relu(weft.ops.weft.Assign(k, unused)))
+        self.assertEqual(weft.ops.Mul(y, k).list_input_variables(), [w, b, k])
+        self.assertEqual(x.list_input_variables(), [])
+        part = g.extract([y, step])
+        self.assertEqual((part.inputs, part.outputs), ([part.at(x)], [part.at(y), part.at(step)]))
+        self.assertEqual([v.name for v in part.states], ["w", "b", "k"])
+        with self.assertRaises(weft.ApiMisuseError):
+            part.at(other)
+        self.assertEqual(len(g.inputs), 2)
+        part.declare(part.at(x), [7, 3, 9, 9])
+        part.infer()
+        self.assertEqual((part.at(w).shape, part.at(b).shape, part.at(y).shape), ((20, 3, 5, 5), ("m",), (7, 20, 5, 5)))
+        part.declare(part.at(b), [20])
+        part.infer()
+        self.assertEqual((part.at(y).shape, w.shape, x.shape), ((7, 20, 5, 5), (20, "c", 5, 5), None))
+        part.declare(part.at(x), ["n", 4, 9, 9])
+        with self.assertRaises(weft.ShapeError):  # c is 3
+            part.infer()
+        part = g.extract([y])
+        part.declare(part.at(x), ["n", 4, 9, 9])
+        part.infer()
+        self.assertEqual((part.at(w).shape, part.at(y).shape), ((20, 4, 5, 5), ("n", 20, 5, 5)))
+        self.assertEqual(g.constant(np.zeros([2, 3])).shape, (2, 3))
+        for wrong, at in ((part.at(y), part), (part.at(w), g)):
+            with self.assertRaises(weft.ApiMisuseError):
+                at.declare(wrong, [1])
+        with self.assertRaises(weft.ApiMisuseError):
+            part.extract([y])
+
     def test_editing(self) -> None:
         g = example()
         y = g.outputs[0]

@@ -242,7 +242,7 @@ class Training(unittest.TestCase):
             session.run(step, feed_dict={x: a[i * 10:i * 10 + 10], y_: onehot[i * 10:i * 10 + 10]})
             session.run(right, feed_dict={x: a, y_: onehot})  # train and test alternate
         self.assertGreater(session.run(right, feed_dict={x: a, y_: onehot}), 0.95)
-        self.assertEqual(len(session._programs), 2)
+        self.assertEqual(len(session._programs), 3)  # first values, training, test
 
     def test_logistic_by_hand(self) -> None:
         x, y = tf.placeholder(tf.float32), tf.placeholder(tf.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,12 @@ class DataSet:
         return self.images[taken], self.labels[taken]
 
 
-class Sets:
-    def __init__(self, train: DataSet, test: DataSet) -> None:
-        self.train, self.test = train, test
+class Sets(NamedTuple):
+    train: DataSet
+    test: DataSet
 
 
-def _grey(kind: str, folder: str | pathlib.Path) -> list[Any]:
+def _grey(kind: str, folder: str | pathlib.Path = FASHION_MNIST) -> list[Any]:
     try:
         files = [gzip.decompress((pathlib.Path(folder) / f"{kind}-{f}-ubyte.gz").read_bytes()) for f in ("images-idx3", "labels-idx1")]
     except OSError as error:
@@ -50,13 +50,9 @@ def get_mnist(flatten: bool = False, onehot: bool = False, folder: str | pathlib
 
 def get_cifar10(folder: str | pathlib.Path | None = None, flatten: bool = False, onehot: bool = False) -> Sets:
     """3 x 32 x 32 numbers of [0, 1] a picture."""
-    sets = []
-    for kind, files in (("train", [f"data_batch_{i}.bin" for i in range(1, 6)]), ("t10k", ["test_batch.bin"])):
-        if folder is not None:
-            rows = np.concatenate([np.fromfile(pathlib.Path(folder) / f, np.uint8) for f in files]).reshape(-1, 3073)
-            sets.append(DataSet(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0], flatten, onehot))
-        else:
-            grey, labels = _grey(kind, FASHION_MNIST)
-            padded = np.pad(grey, ((0, 0), (2, 2), (2, 2)))[:, None]
-            sets.append(DataSet(np.repeat(padded, 3, axis=1), labels, flatten, onehot))
-    return Sets(*sets)
+    if folder is None:
+        padded = [(np.pad(x, ((0, 0), (2, 2), (2, 2)))[:, None].repeat(3, axis=1), y) for x, y in map(_grey, ("train", "t10k"))]
+        return Sets(*(DataSet(x, y, flatten, onehot) for x, y in padded))
+    files = [f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"]
+    rows = [np.concatenate([np.fromfile(pathlib.Path(folder) / f, np.uint8).reshape(-1, 3073) for f in some]) for some in files]
+    return Sets(*(DataSet(r[:, 1:].reshape(-1, 3, 32, 32), r[:, 0], flatten, onehot) for r in rows))

@@ -9,8 +9,8 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 import weft
-from weft.tinyflow.graph import Lowering
-from weft.tinyflow.symbol import Assign, Many, Placeholder, Shape, Source, Symbol, Variable
+from weft.tinyflow.graph import lower, shape_of
+from weft.tinyflow.symbol import Symbol, draws, written
 
 # As the command tinyflow does: threads that wait let others work soon. Has an effect where OpenMP is not loaded yet.
 if "OMP_WAIT_POLICY" not in os.environ:
@@ -18,10 +18,9 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 
 def _backend(words: str) -> str:
-    device, *others = words.split() or ["cpu"]
-    if device not in ("cpu", "gpu") or others not in ([], ["fusion"]):
+    if words not in ("cpu", "cpu fusion", "gpu", "gpu fusion"):
         raise weft.UsageError(f"a session runs on 'cpu', 'cpu fusion', 'gpu' or 'gpu fusion', not on {words!r}")
-    if device == "gpu":
+    if words.startswith("gpu"):
         try:
             weft.compile(weft.Graph.parse("weft 1\ngraph (%x: f32[1]) -> (%y) {\n  %y = Exp(%x) : ?\n}\n"), backend="cuda")
             return "cuda"
@@ -30,28 +29,30 @@ def _backend(words: str) -> str:
     return "cpu"
 
 
+def _is_read(variable: Symbol, graph: weft.Graph) -> bool:
+    """Its content is, not its shape alone."""
+    uses = [(u.op, slot) for u in variable.node.users for slot, e in enumerate(u.inputs) if e == variable]
+    return variable in graph.outputs or any(use not in (("weft::Assign", 0), ("Shape", 0)) for use in uses)
+
+
 class Session:
-    """Runs symbols: `Session()`, `Session('gpu fusion')`, `Session(config='gpu')`, `Session(device='gpu')`. Kernels are always
-    fused. Where there is no GPU, it warns and runs on the CPU."""
+    """Runs symbols: `Session()`, `Session('gpu fusion')`, `Session(config='gpu')`, `Session(device='gpu')`; always by fused kernels."""
 
     def __init__(self, config: str = "cpu", *, device: str | None = None) -> None:
         self.backend, self.store = _backend(device or config), weft.VariableStore()
         self._fixed: set[Any] = set()
-        self._programs: dict[Any, tuple[weft.Session, list[Placeholder | Source]]] = {}
+        self._programs: dict[Any, tuple[weft.Session, list[Symbol], list[bool]]] = {}
 
     def run(self, fetches: Symbol | Sequence[Symbol], feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """The value of a symbol, or a list of those of several; None for a group."""
         wanted = [fetches] if isinstance(fetches, Symbol) else list(fetches)
-        if all(self._direct(s) for s in wanted):
-            results = [self._do(s) for s in wanted]
-        else:
-            feeds = {p: np.asarray(value, np.float32) for p, value in (feed_dict or {}).items()}
-            session, inputs = self._program(wanted, feeds)
-            got = iter(session.run(*(s.fill(s.shape or ()) if isinstance(s, Source) else feeds[s] for s in inputs)))
-            results = [None if isinstance(s, Many) else next(got) for s in wanted]
+        feeds = {p: np.asarray(value, np.float32) for p, value in (feed_dict or {}).items()}
+        session, inputs, are_groups = self._program(wanted, feeds)
+        got = session.run(*[feeds[s] if s in feeds else draws[s]() for s in inputs])
+        results = [None if is_group else value for value, is_group in zip(got, are_groups)]
         return results[0] if isinstance(fetches, Symbol) else results
 
-    def _program(self, wanted: list[Symbol], feeds: Mapping[Any, Any]) -> tuple[weft.Session, list[Placeholder | Source]]:
+    def _program(self, wanted: list[Symbol], feeds: Mapping[Any, Any]) -> tuple[weft.Session, list[Symbol], list[bool]]:
         # Equal first extents are one symbol, so that batches of any size have one program.
         sizes: dict[int, str] = {}
         dims = {}
@@ -68,40 +69,15 @@ class Session:
                 self._fixed.add((*wanted, *dims.items()))
         return self._compiled(wanted, {p: value.shape for p, value in feeds.items()})
 
-    def _compiled(self, wanted: list[Symbol], dims: Mapping[Any, Any]) -> tuple[weft.Session, list[Placeholder | Source]]:
+    def _compiled(self, wanted: list[Symbol], dims: Mapping[Any, Any]) -> tuple[weft.Session, list[Symbol], list[bool]]:
         key = (*wanted, *dims.items())
         if key not in self._programs:
-            made = Lowering(wanted, dims, self._shape)
-            absent = [v for v in made.states if v.name not in self.store]
-            missing = [v.name for v in absent if v in made.values]  # others are written only
+            graph = lower(wanted, dims, lambda name: self.store[name].shape if name in self.store else None)
+            absent = {v.name: shape_of(v) for v in graph.states if v.name not in self.store}
+            missing = [v.name for v in graph.states if v.name in absent and _is_read(v, graph)]
             if missing:
                 raise weft.BindingError(f"variables without a value: {', '.join(missing)}; run initialize_all_variables() or assign them")
-            for v in absent:
-                v.shape, self.store[v.name] = made.shapes[v], np.zeros(made.shapes[v], np.float32)
-            self._programs[key] = weft.Session(weft.compile(made.graph, backend=self.backend), self.store), made.inputs
+            self.store.update({name: np.zeros(shape, np.float32) for name, shape in absent.items()})
+            session = weft.Session(weft.compile(graph, backend=self.backend), self.store)
+            self._programs[key] = session, [written.at(e) for e in graph.inputs], [s.node.op == "weft::Group" for s in wanted]
         return self._programs[key]
-
-    def _shape(self, v: Variable) -> Shape | None:
-        return self.store[v.name].shape if v.name in self.store else v.shape
-
-    def _direct(self, s: Symbol) -> bool:
-        """Whether no program is needed."""
-        if isinstance(s, Assign):
-            return isinstance(s.inputs[0], Source) and (s.inputs[0].like is None or isinstance(s.inputs[0].like, Variable))
-        return isinstance(s, Variable) or isinstance(s, Many) and all(self._direct(i) for i in s.inputs)
-
-    def _do(self, s: Symbol) -> Any:
-        if isinstance(s, Assign):
-            source, v = s.inputs[0], s.target
-            shape, before = source.shape if source.like is None else self._shape(source.like), self._shape(v)
-            if shape is None or before not in (None, shape):
-                raise weft.ShapeError(f"variable {v.name!r}: the shape {before} is known, and {shape} is assigned",
-                                      hint="infer_variable_shapes, or a first value, makes a shape known")
-            v.shape, self.store[v.name] = shape, source.fill(shape)
-        elif isinstance(s, Many):
-            for i in s.inputs:
-                self._do(i)
-            return None
-        elif s.name not in self.store:
-            raise weft.BindingError(f"variable {s.name!r} has no value: run initialize_all_variables() or assign it one")
-        return self.store[s.target.name if isinstance(s, Assign) else s.name]

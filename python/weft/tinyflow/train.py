@@ -25,11 +25,9 @@ class AdamOptimizer:
         variables = loss.list_input_variables()
         slopes = gradients(loss, variables)
         # 1 - beta^t as state: the power itself would cancel to 4 digits in the first steps.
-        correction = []
-        for beta in (self.beta1, self.beta2):
-            state = Variable(zeros([]), f"{self.name}_correction")
-            correction.append(assign(state, state * beta + (1 - beta)))
-        rate = self.learning_rate * sqrt(correction[1]) / correction[0]
+        states = ((Variable(zeros([]), f"{self.name}_correction"), beta) for beta in (self.beta1, self.beta2))
+        first, second = (assign(v, v * beta + (1 - beta)) for v, beta in states)
+        rate = self.learning_rate * sqrt(second) / first
         updates = []
         for i, (v, g) in enumerate(zip(variables, slopes)):
             m, s = (Variable(zeros_like(v), f"{self.name}_{kind}{i}") for kind in "mv")
