@@ -315,7 +315,7 @@ class GradientTest(unittest.TestCase):
 
     def test_binary_cross_entropy_at_the_ends(self) -> None:
         """Where p is 0 or 1, the loss is at most 100 and its gradient as torch defines it: (p - y)
-        over p (1 - p), the latter at least 1e-12. Both ways to it: backward operator and graph."""
+        over p (1 - p), the latter at least 1e-12. The ways to it: backward operator, graph of a loss, weft.gradients."""
         p, y, w = np.array([1.0, 0.0, 0.25, 0.0]), np.array([1.0, 0.0, 1.0, 1.0]), np.arange(1.0, 5)
         slope = w * (p - y) / np.maximum(p * (1 - p), 1e-12)
         kind, one = TensorType("float64", (4,)), TensorType("float64", ())
@@ -326,6 +326,13 @@ class GradientTest(unittest.TestCase):
         ]  # fmt: skip
         exported = weft.torch.build(record, {"p": p}, loss="y")
         loss, by_p = weft.Session(exported.compile()).run(y, w)
+        np.testing.assert_allclose(loss, (3 * -np.log(0.25) + 4 * 100) / 4)
+        np.testing.assert_allclose(by_p, slope / 4)
+        record.sources[0] = Source("p", "input", 0)
+        graph = weft.torch.build(record, {}).graph
+        of_p = [e for e in graph.inputs if e.name == "p"]
+        graph.outputs = [*graph.outputs, *weft.gradients(graph.outputs, of_p)]
+        loss, by_p = weft.Session(weft.compile(graph)).run(p, y, w)
         np.testing.assert_allclose(loss, (3 * -np.log(0.25) + 4 * 100) / 4)
         np.testing.assert_allclose(by_p, slope / 4)
         for reduction, factor in ((0, 1.0), (1, 0.5), (2, 2.0)):

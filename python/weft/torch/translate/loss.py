@@ -106,16 +106,29 @@ def binary_cross_entropy(
     t: Translation, self: Val, target: Val, weight: Val | None = None, reduction: int = 1
 ) -> Val:
     """Logarithms are at least -100; the gradient is that of `bce_slope`, since one of a logarithm
-    at 0 would be no number. Of what stands for it, p - border(p), the value is 0."""
-    p = t.border(self)
+    at 0 would be no number."""
+    if t.with_gradients:
+        y = _bce_near(t, self, t.border(self), target)
+    else:  # whoever takes gradients of the graph finds finite ones at 0 and 1 as well
+        end = t.cast(t.binary("GreaterOrEqual", self, 0.5, self.dtype, "bool"), self.dtype)
+        at_end = t.binary("Equal", self, end, self.dtype, "bool")
+        inside = _bce_at(t, t.where(at_end, 0.5, self, self.dtype), target)
+        y = t.where(at_end, _bce_near(t, self, end, target), inside, inside.dtype)
+    return _reduced(t, y if weight is None else t.mul(y, weight), reduction)
+
+
+def _bce_at(t: Translation, p: Val, target: Val) -> Val:
     low = t.scalar(-100.0, p.dtype)
     log_p = t.op("Max", t.op("Log", p), low)
     log_q = t.op("Max", t.op("Log", t.binary("Sub", 1, p, p.dtype)), low)
     other = t.binary("Sub", 1, target, p.dtype)
-    y = t.op("Neg", t.add(t.mul(log_p, target), t.mul(log_q, other)))
-    if p is not self:
-        y = t.add(y, t.mul(t.sub(self, p), t.border(bce_slope(t, p, target))))
-    return _reduced(t, y if weight is None else t.mul(y, weight), reduction)
+    return t.op("Neg", t.add(t.mul(log_p, target), t.mul(log_q, other)))
+
+
+def _bce_near(t: Translation, p: Val, place: Val, target: Val) -> Val:
+    """The loss at p = place, through which no gradient goes: p - place is 0, and has the slope."""
+    slope = t.border(bce_slope(t, place, target))
+    return t.add(_bce_at(t, place, target), t.mul(t.sub(p, place), slope))
 
 
 def bce_slope(t: Translation, p: Val, target: Val) -> Val:
