@@ -70,7 +70,7 @@ def inference_error(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         want = model(*args, **kwargs)
         torch.compile(model, backend=eager)(*args, **kwargs)
         torch._dynamo.reset()
-        with backend.observed() as found:
+        with backend.observed.inside() as found:
             got = torch.compile(model, backend="weft")(*args, **kwargs)
     assert len(found) == graphs, f"{len(found)} graphs, backend eager has {graphs}"
     TOTAL.add(found)
@@ -108,7 +108,7 @@ def training_error(
     other = copy.deepcopy(model)
     compiled = torch.compile(other, backend="weft")
     runs = [(model, model), (other, compiled)]
-    with backend.observed() as found:
+    with backend.observed.inside() as found:
         for step in range(4):
             for module, run in runs:
                 call = module if step % 2 else run
@@ -187,7 +187,7 @@ def shapes() -> float:
     other = copy.deepcopy(model)
     compiled = torch.compile(other, backend="weft", dynamic=True)
     worst = 0.0
-    with backend.observed() as found:
+    with backend.observed.inside() as found:
         for batch, size in itertools.product((2, 3, 5), (8, 13, 9)):
             x = torch.randn(batch, 3, size, size + 1).double()
             results = []
@@ -301,7 +301,7 @@ def left_to_torch() -> float:
 
     args = (torch.randn(5, 6), torch.randn(5, 6))
     torch._dynamo.reset()
-    with torch.no_grad(), backend.observed() as found:
+    with torch.no_grad(), backend.observed.inside() as found:
         got = torch.compile(f, backend="weft", dynamic=True)(*args)
     assert all(g.left and g.programs for g in found)
     return _worst(got, f(*args))

@@ -20,7 +20,7 @@ def _error(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> tu
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="weft")
     worst = 0.0
-    with backend.observed() as found:
+    with backend.observed.inside() as found:
         for args in calls:
             got, want = tensors(compiled(*args)), tensors(function(*args))
             assert len(got) == len(want)
@@ -101,7 +101,7 @@ def results_for_torch() -> float:
         return a.max(1)[0] + a.median(1)[0]
 
     torch._dynamo.reset()
-    with backend.observed() as found:
+    with backend.observed.inside() as found:
         torch.compile(g, backend="weft")(y).sum().backward()
     g(z).sum().backward()
     assert all(h.programs for h in found), [(h.kind, h.left) for h in found]

@@ -15,6 +15,7 @@
 #include "codegen/llvm/templates/contraction.h"
 #include "module.h"
 #include "weft/support/parallel_for.h"
+#include "weft/support/request.h"
 
 namespace weft {
 namespace llvmgen {
@@ -42,6 +43,7 @@ class LlvmCompiler : public KernelCompiler {
                                    std::vector<std::string>* errors) override {
     std::vector<std::string> objects(kernels.size()), messages(kernels.size());
     ParallelFor(kernels.size(), threads_, [&](size_t i) {
+      RequestScope::Poll();  // what ends the request is no error of the kernel
       std::unique_ptr<ObjectWriter> writer;
       try {
         writer = TakeWriter();
