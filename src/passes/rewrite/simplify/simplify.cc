@@ -179,7 +179,13 @@ class Simplifier {
     return !applied_.empty();
   }
 
+  /// Once a node: whether somebody has ended the request.
+  void Look() {
+    if (++looked_ % 256 == 0) ctx_.cancel().Check();
+  }
+
   void Visit(const NodePtr& n) {
+    Look();
     // A rewrite would leave the effect beside what replaces it.
     if (n->is_variable() || HasEffect(n)) return;
     static const auto& own = Op::GetAttr<FSimplify>("FSimplify");
@@ -232,6 +238,7 @@ class Simplifier {
     // What runs again on purpose (Checkpoint) stays apart.
     const auto copies = g_.AttrOr<NodeMap<std::string>>("recompute_of");
     for (NodePtr n : g_.TopoOrder()) {
+      Look();
       if (n->is_variable() || !IsRepeatable(n) || copies.find(n)) continue;
       auto& same_hash = seen[ValueHash(n)];
       auto equal = std::find_if(same_hash.begin(), same_hash.end(), [&](NodePtr m) {
@@ -299,6 +306,7 @@ class Simplifier {
   std::map<std::string, int64_t> applied_;  // in this round
   std::vector<size_t> readers_;             // by id, when this round began
   std::vector<uint64_t> attr_hashes_;       // by id; 0: not made yet
+  int64_t looked_ = 0;
 };
 
 Graph Simplify(Graph g, PassContext& ctx) { return Simplifier(std::move(g), ctx).Run(); }
