@@ -3,6 +3,7 @@
 
 #include "test_kernels.h"
 #include "weft/support/error.h"
+#include "weft/support/request.h"
 
 // Of LLVM's headers, which tests do not see.
 namespace llvm {
@@ -122,6 +123,26 @@ TEST_CASE("where LLVM would end the process it throws, and goes on with the next
   CHECK_THROWS_WITH_AS(llvm::report_fatal_error("asked for"), doctest::Contains("asked for"),
                        Error);
   CHECK(!CompileOne(Compiler(0), Scaled(3)).empty());
+}
+
+TEST_CASE("a request that ends, ends a compilation, and is no error of a kernel") {
+  LlvmOptions options;
+  options.threads = 1;
+  const auto compiler = MakeLlvmCompiler(options);
+  CancelToken token;
+  std::vector<std::string> errors;
+  {
+    const RequestScope scope(Limits(), &token);
+    CHECK(compiler->Compile({Scaled(2), Scaled(3)}, &errors).size() == 2);
+    token.Cancel();
+    try {
+      compiler->Compile({Scaled(2), Scaled(3)}, &errors);
+      FAIL("went on");
+    } catch (const Error& e) {
+      CHECK(e.code() == ErrorCode::kCancelled);
+    }
+  }
+  CHECK_FALSE(compiler->Compile({Scaled(2)}, &errors)[0].empty());
 }
 
 TEST_CASE("long chains neither recurse nor take long") {
