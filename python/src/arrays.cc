@@ -259,7 +259,9 @@ TensorPtr TensorOfArray(PyArrayObject* array, const Wanted& wanted) {
 
 // ---- DLPack ----
 
-/// By the type of the object; null: it has no such table. Types are kept alive.
+}  // namespace
+
+// Types are kept alive.
 const dlpack::Exchange* ExchangeOf(nb::handle object) {
   static std::unordered_map<PyObject*, const dlpack::Exchange*>* known =
       new std::unordered_map<PyObject*, const dlpack::Exchange*>;  // with the GIL held
@@ -278,6 +280,8 @@ const dlpack::Exchange* ExchangeOf(nb::handle object) {
   known->emplace(type, exchange);
   return exchange;
 }
+
+namespace {
 
 /// What the framework says against it, as an error of ours.
 [[noreturn]] void ThrowRefused(nb::handle object, const Wanted& wanted, const nb::python_error& e) {

@@ -3,6 +3,8 @@
 /// system's dlpack.h is older.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <cstdint>
 
 namespace weft::python::dlpack {
@@ -48,3 +50,10 @@ inline constexpr const char* kExchangeCapsule = "dlpack_exchange_api";
 inline constexpr const char* kExchangeAttribute = "__dlpack_c_exchange_api__";
 
 }  // namespace weft::python::dlpack
+
+namespace weft::python {
+
+/// The table of the object's type; null: it has none. With the GIL held.
+const dlpack::Exchange* ExchangeOf(nanobind::handle object);
+
+}  // namespace weft::python

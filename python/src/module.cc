@@ -35,6 +35,7 @@ NB_MODULE(_weft, m) {
   BindSession(m);
   BindCaller(m);
   BindPlugins(m);
+  BindWatch(m);
   BindExpr(m);
   BindDefinedOps(m);
   BindDefinedPasses(m);

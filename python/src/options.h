@@ -31,6 +31,7 @@ void BindProgram(nanobind::module_& m);
 void BindSession(nanobind::module_& m);
 void BindStore(nanobind::module_& m);
 void BindPlugins(nanobind::module_& m);
+void BindWatch(nanobind::module_& m);
 void BindTensor(nanobind::module_& m);
 
 }  // namespace weft::python

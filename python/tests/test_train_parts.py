@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import collections
+import gc
 import math
 import unittest
+import weakref
 from typing import Any
 
 import numpy as np
 
 import weft
+from weft._weft import _Watch
 from weft.torch import optimizers
 from weft.torch.graph import GraphBuilder
 from weft.torch.seeding import seed_from
@@ -176,6 +180,42 @@ class TensorFileTest(unittest.TestCase):
         proto = onnx.TensorProto.FromString(written)
         self.assertEqual(proto.name, "a name")
         np.testing.assert_array_equal(numpy_helper.to_array(proto), array)
+
+
+class WatchTest(unittest.TestCase):
+    def test_dictionaries(self) -> None:
+        kept, other = object(), object()
+        a: dict[str, Any] = {"x": kept, "y": None}
+        b: dict[str, Any] = collections.OrderedDict()
+        watch = _Watch()
+        self.assertTrue(watch.unchanged())
+        watch.hold(a)
+        watch.hold(b)
+        for holder, key, value in ((a, "x", other), (a, "z", 1), (b, "z", 1)):
+            before = dict(holder)
+            self.assertTrue(watch.unchanged())
+            holder[key] = value
+            self.assertFalse(watch.unchanged())
+            holder.clear()
+            holder.update(before)
+        self.assertTrue(watch.unchanged())
+        for wrong in (np.zeros(2), 1):
+            with self.assertRaises(TypeError):
+                watch.remember(wrong)
+        with self.assertRaises(TypeError):
+            watch.hold([])  # type: ignore[arg-type]
+
+    def test_what_holds_its_watch_is_collected(self) -> None:
+        class Held:
+            pass
+
+        held, watch = Held(), _Watch()
+        watch.hold({"held": held})
+        held.__dict__["watch"] = watch
+        gone = weakref.ref(held)
+        del held, watch
+        gc.collect()
+        self.assertIsNone(gone())
 
 
 if __name__ == "__main__":

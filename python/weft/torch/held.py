@@ -6,55 +6,14 @@ tensor in the place, other memory behind it, another size, no memory at all.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
-from operator import is_
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
 import weft
+from weft._weft import _Watch
 from weft.torch.capture import private
-
-
-_address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
-_values: Callable[[Mapping[Any, Any]], Iterable[Any]] = operator.methodcaller("values")
-_shape: Callable[[torch.Tensor], torch.Size] = operator.attrgetter("shape")
-_strides: Callable[[torch.Tensor], tuple[int, ...]] = operator.methodcaller("stride")
-
-
-class Watch:
-    """Dictionaries with what was in them, and tensors with where their memory was."""
-
-    def __init__(self) -> None:
-        self._holders: list[Mapping[Any, Any]] = []
-        self._held: list[Any] = []
-        self._tensors: list[torch.Tensor] = []
-        self._addresses: list[int] = []
-        self._shapes: list[torch.Size] = []
-        self._strides: list[tuple[int, ...]] = []
-
-    def hold(self, holder: Mapping[Any, Any]) -> None:
-        self._holders.append(holder)
-        self._held += holder.values()
-
-    def remember(self, tensor: torch.Tensor) -> None:
-        self._tensors.append(tensor)
-        self._addresses.append(tensor.data_ptr())
-        self._shapes.append(tensor.shape)
-        self._strides.append(tensor.stride())
-
-    def unchanged(self) -> bool:
-        now = list(chain.from_iterable(map(_values, self._holders)))
-        return (
-            len(now) == len(self._held)
-            and all(map(is_, now, self._held))
-            and list(map(_address, self._tensors)) == self._addresses
-            and list(map(_shape, self._tensors)) == self._shapes
-            and list(map(_strides, self._tensors)) == self._strides
-        )
-
 
 class Constants:
     """Tensors that a program has the content of: those that the loss's closure holds, and
@@ -72,7 +31,7 @@ class Constants:
         return not self._tensors or self._look() == self._seen
 
 
-def tensors_of(module: torch.nn.Module, watch: Watch) -> dict[str, torch.Tensor]:
+def tensors_of(module: torch.nn.Module, watch: _Watch) -> dict[str, torch.Tensor]:
     """Parameters and buffers by name, tied ones by their first."""
     for part in module.modules():
         for holder in private.module_holders(part):
@@ -126,11 +85,12 @@ def refuse_hooks(named: Iterable[tuple[str, torch.Tensor]], optimizer: Any) -> N
 
 class Steps:
     """Numbers of steps of the parameters of a group: the optimizer's `step` of each is an element
-    of one vector here, so that one call counts all of them."""
+    of one vector here, so that all are counted at once."""
 
     def __init__(self, count: int) -> None:
         wide = torch.get_default_dtype() == torch.float64
         self.vector = torch.zeros(count, dtype=torch.float64 if wide else torch.float32)
+        self._memory = self.vector.numpy()
         self._values: list[float] = []
         self._version = -1
 
@@ -139,6 +99,19 @@ class Steps:
         if private.version(self.vector) != self._version:
             self._values, self._version = self.vector.tolist(), private.version(self.vector)
         return self._values
+
+    def count(self, positions: Sequence[int]) -> None:
+        """One more step of the parameters in these places. Not by torch's operators, which take
+        longer than all else of it: `vector` is one of the tensors of which the step tells autograd
+        that they are written."""
+        values = self.values()
+        for i in positions:
+            values[i] += 1
+            self._memory[i] = values[i]
+
+    def told(self) -> None:
+        """The content is what was counted here: autograd has been told."""
+        self._version = private.version(self.vector)
 
 
 class ParameterState:

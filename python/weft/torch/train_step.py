@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import weft
+from weft._weft import _Watch
 from weft.torch import optimizers
 from weft.torch.capture import private
 from weft.torch.capture.losses import strip_prefix, with_loss
@@ -26,7 +27,6 @@ from weft.torch.held import (
     Constants,
     ParameterState,
     Steps,
-    Watch,
     check,
     refuse_hooks,
     tensors_of,
@@ -62,10 +62,7 @@ class _Class:
         """One more step was taken. Whether it was the first that the optimizer knows of."""
         steps = self.members[0].steps
         if steps is not None:
-            if len(self.members) == len(steps.vector):
-                steps.vector.add_(1)
-            else:
-                steps.vector[[m.position for m in self.members]] += 1
+            steps.count([m.position for m in self.members])
         first = self.members[0].fresh
         if first:
             for member in self.members:
@@ -127,7 +124,7 @@ class TrainStep:
         self._states: dict[str, ParameterState] = {}
         self._steps: dict[int, Steps] = {}
         self._tensors: dict[str, torch.Tensor] = {}
-        self._watch = Watch()
+        self._watch = _Watch()
         self._signature: Any = None
         self._groups: list[list[torch.Tensor]] = []
         self._random = torch.zeros(2, dtype=torch.int64)
@@ -197,6 +194,9 @@ class TrainStep:
             self._look()
         # Autograd and others see that the content is another.
         torch.autograd.graph.increment_version(program.written)
+        for part in program.classes:
+            if part.members[0].steps is not None:
+                part.members[0].steps.told()
         private.mark_stepped(self.optimizer)
 
     # ---- what programs depend on ----
@@ -242,7 +242,7 @@ class TrainStep:
 
     def _look(self) -> None:
         """What is held now is what will be looked for."""
-        self._watch = watch = Watch()
+        self._watch = watch = _Watch()
         self._memory = self.optimizer.state
         tensors_of(self._whole, watch)
         for tensor in self._tensors.values():
@@ -259,7 +259,7 @@ class TrainStep:
         self._modules = list(self._whole.modules())
         self._groups = [list(g["params"]) for g in self.optimizer.param_groups]
         self._tensors = {}
-        for name, tensor in tensors_of(self._whole, Watch()).items():
+        for name, tensor in tensors_of(self._whole, _Watch()).items():
             part, _, rest = name.partition(".")
             self._tensors[rest if part == "0" else f"loss.{rest}"] = tensor
         self._parameters = list(self._whole.parameters())
@@ -329,7 +329,8 @@ class TrainStep:
     def _written(self, classes: Sequence[_Class]) -> list[torch.Tensor]:
         buffers = [b for m in self._modules for b in m.buffers(recurse=False)]
         parameters = [m.parameter for part in classes for m in part.members]
-        return [*parameters, *buffers]
+        counts = [s.vector for s in dict.fromkeys(m.steps for part in classes for m in part.members) if s]
+        return [*parameters, *buffers, *counts]
 
     # ---- making a program ----
 
