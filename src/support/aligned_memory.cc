@@ -2,6 +2,9 @@
 #include "weft/support/aligned_memory.h"
 
 #include <sys/mman.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -20,6 +23,12 @@ std::shared_ptr<void> AllocateAligned(int64_t bytes) {
   // Whole pages: what is left stays in small ones. Where there are none, nothing happens.
   if (large) madvise(memory, size_t(bytes / kLargePage * kLargePage), MADV_HUGEPAGE);
   return {memory, [](void* p) { std::free(p); }};
+}
+
+void ReturnFreeMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace weft

@@ -95,32 +95,39 @@ std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t
   return Map(fd, path);
 }
 
+UnnamedFile::UnnamedFile() : folder_(TemporaryFolder()), fd_(MakeUnnamed(folder_)) {}
+UnnamedFile::~UnnamedFile() { close(fd_); }
+
+void UnnamedFile::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    WEFT_CHECK(n >= 0 || errno == EINTR, kIo, "cannot write a temporary file in '{}': {}", folder_,
+               std::strerror(errno));
+    if (n <= 0) continue;
+    size_ += n;
+    bytes.remove_prefix(size_t(n));
+  }
+}
+
+std::shared_ptr<void> UnnamedFile::Map() const {
+  WEFT_CHECK(size_ > 0, kInvalidModel, "nothing was written to a temporary file in '{}'", folder_);
+  return weft::Map(fd_, folder_);
+}
+
 std::shared_ptr<void> MapUnnamed(const std::vector<std::string_view>& pieces,
                                  std::vector<const char*>* places) {
-  constexpr size_t kAlign = 64;
-  const std::string folder = TemporaryFolder();
-  const Closer file{MakeUnnamed(folder)};
-  std::vector<size_t> begins;
-  size_t at = 0;
-  const auto write = [&](std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(file.fd, bytes.data(), bytes.size());
-      WEFT_CHECK(n >= 0 || errno == EINTR, kIo, "cannot write a temporary file in '{}': {}", folder,
-                 std::strerror(errno));
-      if (n <= 0) continue;
-      at += size_t(n);
-      bytes.remove_prefix(size_t(n));
-    }
-  };
+  constexpr int64_t kAlign = 64;
+  UnnamedFile file;
+  std::vector<int64_t> begins;
   for (const std::string_view piece : pieces) {
-    write(std::string(size_t((kAlign - at % kAlign) % kAlign), '\0'));
-    begins.push_back(at);
-    write(piece);
+    file.Write(std::string(size_t((kAlign - file.size() % kAlign) % kAlign), '\0'));
+    begins.push_back(file.size());
+    file.Write(piece);
   }
-  write(std::string_view("", 1));  // what is mapped is not empty
-  const std::shared_ptr<void> map = Map(file.fd, folder);
+  file.Write(std::string_view("", 1));  // what is mapped is not empty
+  const std::shared_ptr<void> map = file.Map();
   places->clear();
-  for (const size_t begin : begins) places->push_back(static_cast<const char*>(map.get()) + begin);
+  for (const int64_t begin : begins) places->push_back(static_cast<const char*>(map.get()) + begin);
   return map;
 }
 

@@ -123,6 +123,13 @@ TEST_CASE("a file without a name holds its pieces, and gives its pages back") {
   CHECK(ReleaseMapped(at[0], int64_t(a.size())));
   CHECK(PagesHeld(at[0], a.size()) <= 0);
   CHECK(same());
+  UnnamedFile file;
+  CHECK_THROWS_AS(file.Map(), Error);
+  for (int k = 0; k < 3; ++k) file.Write(a);
+  file.Write("bc");
+  CHECK(file.size() == 3 * 100000 + 2);
+  const auto written = file.Map();
+  CHECK(std::string(static_cast<const char*>(written.get()), size_t(file.size())) == a + a + a + b);
   CHECK(bool(MapUnnamed({}, &at)));
   CHECK(at.empty());
 

@@ -13,4 +13,8 @@ namespace weft {
 /// no memory.
 WEFT_API std::shared_ptr<void> AllocateAligned(int64_t bytes);
 
+/// Gives the system back what the process has freed, where the allocator keeps it and can: some
+/// milliseconds.
+WEFT_API void ReturnFreeMemory();
+
 }  // namespace weft

@@ -19,9 +19,27 @@ namespace weft {
 /// for an empty one.
 WEFT_API std::shared_ptr<void> MapFile(const std::string& path, int64_t max_bytes, size_t* size);
 
-/// A file without a name among temporary ones ($TMPDIR, else /tmp), mapped: it goes with the last
-/// who holds it. `places`: where each of the pieces begins, 64-byte aligned. Throws kIo where the
-/// folder cannot be written to or is full.
+/// A file without a name among temporary ones ($TMPDIR, else /tmp), written a piece at a time and
+/// then mapped. Throws kIo where the folder cannot be written to or is full.
+class WEFT_API UnnamedFile {
+ public:
+  UnnamedFile();
+  ~UnnamedFile();
+  UnnamedFile(const UnnamedFile&) = delete;
+  UnnamedFile& operator=(const UnnamedFile&) = delete;
+  void Write(std::string_view bytes);
+  int64_t size() const { return size_; }
+  /// All that was written, to be read only; the file goes with the last who holds it. Throws
+  /// kInvalidModel where that is nothing.
+  std::shared_ptr<void> Map() const;
+
+ private:
+  const std::string folder_;
+  const int fd_;
+  int64_t size_ = 0;
+};
+
+/// Such a file of these pieces, mapped. `places`: where each of them begins, 64-byte aligned.
 WEFT_API std::shared_ptr<void> MapUnnamed(const std::vector<std::string_view>& pieces,
                                           std::vector<const char*>* places);
 
