@@ -234,7 +234,7 @@ class Trainer {
   bool TrainEpoch(Position* at, int64_t epochs) {
     const weft::Timer timer;
     if (at->batch == 0) Forget();
-    const Batches batches = source_->Train(LoaderOptions(*at));
+    Batches batches = source_->Train(LoaderOptions(*at));
     double sum = 0, shown = 0;
     int64_t count = 0;
     weft::Timer step;
@@ -261,6 +261,7 @@ class Trainer {
     }
     result_.loss = count > 0 ? sum / double(count) : 0;
     const double seconds = timer.seconds();
+    batches = nullptr;  // and with it the memory of those that were made ahead
     Test(*at);
     result_.history.push_back(
         {at->epoch + (whole ? 0 : 1), result_.loss, result_.test_accuracy, seconds});

@@ -33,15 +33,22 @@ std::string Labels(const std::string& labels) {
   return Word(0x801) + Word(uint32_t(labels.size())) + labels;
 }
 
+std::shared_ptr<const uint8_t> Shared(std::vector<uint8_t> bytes) {
+  const auto all = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+  return {all, all->data()};
+}
+
 /// `count` pictures of 4x4; every pixel of picture i is i.
 std::shared_ptr<data::Pictures> Numbered(int64_t count) {
   auto p = std::make_shared<data::Pictures>();
   p->count = count;
   p->height = p->width = 4;
+  std::vector<uint8_t> pixels;
   for (int64_t i = 0; i < count; ++i) {
-    p->pixels.insert(p->pixels.end(), 16, uint8_t(i));
+    pixels.insert(pixels.end(), 16, uint8_t(i));
     p->labels.push_back(uint8_t(i % 10));
   }
+  p->pixels = Shared(std::move(pixels));
   return p;
 }
 data::Layout Small() {
@@ -58,7 +65,7 @@ TEST_CASE("IDX files") {
   const data::Pictures p = data::ReadIdx(x, y);
   CHECK(p.count == 2);
   CHECK(p.width == 2);
-  CHECK(p.pixels[7] == 8);
+  CHECK(p.pixels.get()[7] == 8);
   CHECK(p.labels[1] == 4);
   SUBCASE("wrong magic") {
     WriteGz(x, Labels("\3\4"));
@@ -100,8 +107,8 @@ TEST_CASE("IDX files") {
     const auto check = [&](const std::string& bad) {
       weft::WriteFileAtomic(x, bad);
       try {
-        const std::vector<uint8_t> got = data::ReadIdx(x, y).pixels;
-        CHECK(got == p.pixels);
+        const data::Pictures got = data::ReadIdx(x, y);
+        CHECK(std::equal(got.pixels.get(), got.pixels.get() + pixels.size(), p.pixels.get()));
         return false;
       } catch (const weft::Error& e) {
         CHECK(e.code() == ErrorCode::kInvalidModel);
@@ -191,7 +198,7 @@ TEST_CASE("layouts: padding, channels, crops and mirror images") {
   auto p = std::make_shared<data::Pictures>();
   p->count = 1;
   p->height = p->width = 2;
-  p->pixels = {51, 102, 153, 204};
+  p->pixels = Shared({51, 102, 153, 204});
   p->labels = {7};
   data::Layout layout;
   layout.size = 4;

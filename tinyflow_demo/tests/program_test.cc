@@ -449,11 +449,12 @@ TEST_CASE("ResNet-50 in bfloat16 is near f32, and its parameters learn") {
   }
 }
 
-/// stdout of the command; its exit code.
-std::pair<std::string, int> Command(const std::string& arguments) {
+/// stdout of the command; its exit code. `before`: commands of the same shell.
+std::pair<std::string, int> Command(const std::string& arguments, const std::string& before = "") {
   const char* build = std::getenv("WEFT_BUILD_DIR");
   REQUIRE_MESSAGE(build, "WEFT_BUILD_DIR is not set; run this through ctest");
-  FILE* pipe = popen((std::string(build) + "/bin/tinyflow " + arguments + " 2>&1").c_str(), "r");
+  const std::string line = before + "'" + build + "/bin/tinyflow' " + arguments + " 2>&1";
+  FILE* pipe = popen(line.c_str(), "r");
   REQUIRE(pipe);
   std::string out;
   char block[4096];
@@ -515,6 +516,45 @@ TEST_CASE("the command") {
   CHECK(Command("train lenet --data /nowhere").second == 4);
   CHECK(Command("train mlp --images 500 --epochs 1 --lr 1e30 --check-nan").second == 1);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// All pictures to train on, and a few to test on.
+void LinkPictures(const Folder& folder) {
+  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"})
+    std::filesystem::create_symlink(std::filesystem::path(data::kFashionMnist) / name,
+                                    folder.path / name);
+  constexpr char kTested = 100, kSide = 28;
+  const auto head = [&](char rank) { return std::string{0, 0, 8, rank, 0, 0, 0, kTested}; };
+  const std::string side{0, 0, 0, kSide};
+  weft::WriteFileAtomic(folder / "t10k-images-idx3-ubyte.gz",
+                        head(3) + side + side + std::string(kTested * kSide * kSide, '\7'));
+  weft::WriteFileAtomic(folder / "t10k-labels-idx1-ubyte.gz", head(1) + std::string(kTested, '\1'));
+}
+
+/// The whole process, where the system gives it no more: code of kernels and libraries, the data
+/// set, the network that is tested. Without a budget it takes 513 MiB.
+TEST_CASE("a budget lets ResNet-20 train at batch 256 in 300 MiB, to the bit") {
+  const Folder folder;
+  LinkPictures(folder);
+  const std::string train =
+      "train resnet20 --batch 256 --images 512 --epochs 1 --threads 2 --json --data '" +
+      folder.path.string() + "'";
+  const auto loss = [](const std::pair<std::string, int>& said) {
+    CAPTURE(said.first);
+    REQUIRE(said.second == 0);
+    const std::string& out = said.first;
+    return nlohmann::json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1))["loss"]
+        .get<double>();
+  };
+  const std::string limit = "ulimit -d 307200; ";  // KiB
+  const double within = loss(Command(train + " --memory-budget 200M", limit));
+  CHECK(within == loss(Command(train)));
+  const auto [text, code] = Command(train, limit);
+  CAPTURE(text);
+  CHECK(code == 5);
+  CHECK(text.find("error[WEFT-E") == 0);
+}
+#endif
 
 }  // namespace
 }  // namespace tf::test

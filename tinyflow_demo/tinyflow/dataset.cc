@@ -1,6 +1,6 @@
 /// dataset.cc: reads IDX files: a magic number that tells type and rank, big-endian extents,
 /// bytes. zlib reads plain files as well. Memory is taken as content arrives, never because
-/// a header says so.
+/// a header says so; pixels, most of a set, lie in a file that the system may drop from memory.
 #include "tinyflow/dataset.h"
 
 #include <zlib.h>
@@ -9,6 +9,7 @@
 
 #include "weft/support/check.h"
 #include "weft/support/file.h"
+#include "weft/support/mapped_file.h"
 
 namespace tf::data {
 namespace {
@@ -20,7 +21,7 @@ constexpr const char* kPackage = "dataset-fashion-mnist";
 
 struct Idx {
   std::vector<int64_t> extents;
-  std::vector<uint8_t> bytes;
+  std::shared_ptr<const uint8_t> bytes;
 };
 
 class Reader {
@@ -40,16 +41,28 @@ class Reader {
       size -= n;
     }
   }
-  /// `size` bytes, in pieces of at most what came before.
-  std::vector<uint8_t> Content(int64_t size) {
-    std::vector<uint8_t> bytes;
-    while (int64_t(bytes.size()) < size) {
-      const auto at = int64_t(bytes.size());
+  /// `size` bytes in memory, taken in pieces of at most what came before.
+  std::shared_ptr<const uint8_t> Content(int64_t size) {
+    auto bytes = std::make_shared<std::vector<uint8_t>>();
+    while (int64_t(bytes->size()) < size) {
+      const auto at = int64_t(bytes->size());
       const int64_t more = std::min(size - at, std::max(at, kFirstBytes));
-      bytes.resize(size_t(at + more));
-      Read(bytes.data() + at, more);
+      bytes->resize(size_t(at + more));
+      Read(bytes->data() + at, more);
     }
-    return bytes;
+    return {bytes, bytes->data()};
+  }
+  /// `size` bytes in a file of ours. Throws kIo where there can be none.
+  std::shared_ptr<const uint8_t> MappedContent(int64_t size) {
+    weft::UnnamedFile file;
+    std::vector<uint8_t> piece(size_t(std::min(size, kFirstBytes)));
+    while (file.size() < size) {
+      const int64_t n = std::min<int64_t>(size - file.size(), int64_t(piece.size()));
+      Read(piece.data(), n);
+      file.Write({reinterpret_cast<const char*>(piece.data()), size_t(n)});
+    }
+    const std::shared_ptr<void> map = file.Map();
+    return {map, static_cast<const uint8_t*>(map.get())};
   }
   uint32_t Word() {
     uint8_t b[4];
@@ -76,7 +89,7 @@ class Reader {
   gzFile file_;
 };
 
-Idx ReadFile(const std::string& path, uint32_t rank) {
+Idx ReadFile(const std::string& path, uint32_t rank, bool mapped) {
   Reader reader(path);
   const uint32_t magic = reader.Word();
   WEFT_CHECK(magic == (uint32_t(kUnsignedBytes) << 8 | rank), kInvalidModel,
@@ -92,9 +105,19 @@ Idx ReadFile(const std::string& path, uint32_t rank) {
     idx.extents.push_back(extent);
     size *= extent;
   }
-  idx.bytes = reader.Content(size);
+  idx.bytes = mapped ? reader.MappedContent(size) : reader.Content(size);
   reader.End();
   return idx;
+}
+
+Idx ReadPixels(const std::string& path) {
+  constexpr uint32_t kRank = 3;
+  try {
+    return ReadFile(path, kRank, true);
+  } catch (const weft::Error& e) {
+    if (e.code() != weft::ErrorCode::kIo) throw;
+    return ReadFile(path, kRank, false);
+  }
 }
 
 }  // namespace
@@ -103,14 +126,14 @@ void Pictures::Truncate(int64_t n) {
   if (n <= 0 || n >= count) return;
   count = n;
   labels.resize(size_t(n));
-  pixels.resize(size_t(n * height * width));
 }
 
 Pictures ReadIdx(const std::string& images, const std::string& labels) {
-  Idx x = ReadFile(images, 3), y = ReadFile(labels, 1);
+  const Idx x = ReadPixels(images), y = ReadFile(labels, 1, false);
   WEFT_CHECK(x.extents[0] == y.extents[0], kInvalidModel, "'{}' holds {} images, '{}' {} labels",
              images, x.extents[0], labels, y.extents[0]);
-  return {x.extents[0], x.extents[1], x.extents[2], std::move(x.bytes), std::move(y.bytes)};
+  return {x.extents[0], x.extents[1], x.extents[2], x.bytes,
+          std::vector<uint8_t>(y.bytes.get(), y.bytes.get() + y.extents[0])};
 }
 
 DataSet ReadFashionMnist(const std::string& folder) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ inline constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist"
 /// Grey pictures of one size, each with a class number.
 struct Pictures {
   int64_t count = 0, height = 0, width = 0;
-  std::vector<uint8_t> pixels;  ///< count x height x width
+  std::shared_ptr<const uint8_t> pixels;  ///< count x height x width; copies of this share them
   std::vector<uint8_t> labels;
   /// The first `n` of them; all where n is 0 or more than there are.
   void Truncate(int64_t n);
@@ -26,7 +27,8 @@ struct DataSet {
 /// are none; kInvalidModel for a damaged one, kLimit for one of more than a gigabyte,
 /// naming file and package.
 DataSet ReadFashionMnist(const std::string& folder = kFashionMnist);
-/// One pair of gzip-compressed (or plain) IDX files.
+/// One pair of gzip-compressed (or plain) IDX files. Pixels go into a temporary file that is
+/// mapped, so that they take no memory that others need; into memory where there can be none.
 Pictures ReadIdx(const std::string& images, const std::string& labels);
 
 }  // namespace tf::data

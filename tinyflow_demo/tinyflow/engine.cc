@@ -154,8 +154,9 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
   options.threads = config.threads;
   options.calls = config.calls;
   options.division = config.division;
+  options.memory.hints = hints;
   // What is fed nothing gives variables their first values, and is small.
-  if (config.memory.any() && !inputs.empty()) options.memory = {config.memory, hints};
+  if (!inputs.empty()) options.memory.budget = config.memory;
   program_ = weft::Compile(std::move(g), options);
   session_ = std::make_unique<weft::Session>(program_, store_);
 }
@@ -166,8 +167,16 @@ std::vector<Array> Executable::InputsOf(const std::vector<Array>& feeds) const {
   return inputs;
 }
 
-void Executable::CheckVariables() {
-  if (variables_checked_) return;
+void Executable::Rest() {
+  if (!session_) return;
+  rested_ = session_->memory();
+  session_.reset();
+}
+
+/// The session, when every variable that a run reads has a value.
+weft::Session& Executable::Ready() {
+  if (!session_) session_ = std::make_unique<weft::Session>(program_, store_);
+  if (variables_checked_) return *session_;
   std::vector<std::string> missing;
   for (const weft::IoSpec& v : program_->variables()) {
     if (store_->Has(v.name)) continue;
@@ -181,22 +190,20 @@ void Executable::CheckVariables() {
                      "variables without a value: " + weft::Join(missing, ", "), "",
                      "run initialize_all_variables(), load a checkpoint, or assign them");
   variables_checked_ = true;
+  return *session_;
 }
 
 std::vector<Array> Executable::Run(const std::vector<Array>& feeds) {
-  CheckVariables();
-  session_->RunInto(InputsOf(feeds), &outputs_);
+  Ready().RunInto(InputsOf(feeds), &outputs_);
   return {outputs_.begin(), outputs_.end()};
 }
 
 weft::PendingRun Executable::Start(const std::vector<Array>& feeds) {
-  CheckVariables();
-  return session_->Start(InputsOf(feeds));
+  return Ready().Start(InputsOf(feeds));
 }
 
 std::vector<weft::StepTime> Executable::Profile(const std::vector<Array>& feeds) {
-  CheckVariables();
-  return session_->Profile(InputsOf(feeds));
+  return Ready().Profile(InputsOf(feeds));
 }
 
 weft::Graph Freeze(const weft::Graph& graph, const Entries& outputs, const Entries& inputs,

@@ -48,19 +48,23 @@ class Executable {
   std::vector<Array> Run(const std::vector<Array>& feeds);
   weft::PendingRun Start(const std::vector<Array>& feeds);
   std::vector<weft::StepTime> Profile(const std::vector<Array>& feeds);
+  /// Gives the memory of intermediate results back until the next run, which finds no other result.
+  void Rest();
   const weft::ProgramStats& stats() const { return program_->stats(); }
   const std::string& backend() const { return program_->backend(); }
-  int64_t arena_bytes() const { return session_->arena_bytes(); }
-  int64_t live_bytes() const { return session_->live_bytes(); }
-  weft::SessionMemory memory() const { return session_->memory(); }
+  int64_t arena_bytes() const { return memory().arena_bytes; }
+  int64_t live_bytes() const { return memory().bound_bytes; }
+  /// Of the last run.
+  weft::SessionMemory memory() const { return session_ ? session_->memory() : rested_; }
   const weft::Program& program() const { return *program_; }
 
  private:
   std::vector<Array> InputsOf(const std::vector<Array>& feeds) const;
-  void CheckVariables();
+  weft::Session& Ready();
   std::shared_ptr<weft::VariableStore> store_;
   std::shared_ptr<const weft::Program> program_;
-  std::unique_ptr<weft::Session> session_;
+  std::unique_ptr<weft::Session> session_;  ///< null: at rest
+  weft::SessionMemory rested_;
   std::vector<size_t> used_feeds_;      ///< those that the fetches depend on
   std::set<std::string> only_written_;  ///< variables that need no value before the run
   bool variables_checked_ = false;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "tinyflow/random.h"
 #include "weft/support/check.h"
@@ -14,7 +15,7 @@
 namespace tf::data {
 namespace {
 
-constexpr size_t kBatchesAhead = 4;
+constexpr int64_t kMostAhead = 4, kBytesAhead = 4 << 20;  // of batches made before they are due
 // What Mix is asked for, so that no two uses share numbers.
 enum Purpose : uint64_t { kOrder = 1, kCrop = 2, kNoise = 4 };
 
@@ -67,7 +68,7 @@ Batch MakeBatch(const Pictures& p, const Layout& layout, const Loader::Options& 
       dx = int64_t(Below(Mix(r, 1), range)) - layout.crop;
       mirrored = layout.flip && (Mix(r, 2) & 1);
     }
-    Place(p, p.pixels.data() + picture * size_t(p.height * p.width), value, layout.size, dy, dx,
+    Place(p, p.pixels.get() + picture * size_t(p.height * p.width), value, layout.size, dy, dx,
           mirrored, x);
     for (int64_t c = 1; c < layout.channels; ++c) std::copy_n(x, plane, x + c * plane);
     y[k] = p.labels[picture];
@@ -92,37 +93,53 @@ struct Loader::Impl {
   Options options;
   std::vector<uint32_t> order;
   int64_t next = 0;
+  Batch first;  // made by who asks for it: the thread begins when a step has run
+  bool began = false, started = false;
   Batch* current = nullptr;
-  dmlc::ThreadedIter<Batch> queue{kBatchesAhead};  // last: its thread ends before what it reads
+  dmlc::ThreadedIter<Batch> queue;  // last: its thread ends before what it reads
 
+  explicit Impl(int64_t batch_bytes)
+      : queue(size_t(std::clamp<int64_t>(kBytesAhead / batch_bytes, 1, kMostAhead))) {}
   ~Impl() {
     delete current;
     queue.Destroy();
   }
+  bool Make(Batch* batch) {
+    if (next >= Loader::Batches(pictures->count, options.batch)) return false;
+    *batch = MakeBatch(*pictures, layout, options, order, next++);
+    return true;
+  }
+  void Start() {
+    started = true;
+    queue.Init([this](Batch** batch) {
+      if (!*batch) *batch = new Batch;
+      return Make(*batch);
+    });
+  }
 };
 
 Loader::Loader(std::shared_ptr<const Pictures> pictures, const Layout& layout,
-               const Options& options)
-    : impl_(std::make_unique<Impl>()) {
+               const Options& options) {
   WEFT_CHECK(options.batch > 0, kUsage, "a batch of {} images", options.batch);
   WEFT_CHECK(pictures->height <= layout.size && pictures->width <= layout.size, kUsage,
              "images of {} x {} do not fit into {} x {}", pictures->height, pictures->width,
              layout.size, layout.size);
+  const int64_t rows = std::min(options.batch, pictures->count);
+  impl_ = std::make_unique<Impl>(std::max<int64_t>(
+      1, rows * layout.channels * layout.size * layout.size * int64_t{sizeof(float)}));
   impl_->pictures = std::move(pictures);
   impl_->layout = layout;
   impl_->options = options;
   impl_->order = OrderOf(impl_->pictures->count, options);
   impl_->next = options.first_batch;
-  impl_->queue.Init([impl = impl_.get()](Batch** batch) {
-    if (impl->next >= Batches(impl->pictures->count, impl->options.batch)) return false;
-    if (!*batch) *batch = new Batch;
-    **batch = MakeBatch(*impl->pictures, impl->layout, impl->options, impl->order, impl->next++);
-    return true;
-  });
 }
 Loader::~Loader() = default;
 
 const Batch* Loader::Next() {
+  if (!std::exchange(impl_->began, true))
+    return impl_->Make(&impl_->first) ? &impl_->first : nullptr;
+  impl_->first = Batch();
+  if (!impl_->started) impl_->Start();
   if (impl_->current) impl_->queue.Recycle(&impl_->current);
   if (!impl_->queue.Next(&impl_->current)) impl_->current = nullptr;
   return impl_->current;

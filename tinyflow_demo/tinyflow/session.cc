@@ -91,7 +91,10 @@ struct Session::Impl {
       ++compiled;
       return program;
     };
-    return programs.GetOrMake(key, compile).get();
+    // A budget is of all programs together, and of those that are compiled while others wait.
+    const auto* known = programs.Find(key);
+    if (config.memory.any() && latest && (!known || known->get() != latest)) latest->Rest();
+    return latest = programs.GetOrMake(key, compile).get();
   }
 
   GraphPtr graph;
@@ -99,6 +102,7 @@ struct Session::Impl {
   std::shared_ptr<weft::VariableStore> store = std::make_shared<weft::VariableStore>();
   weft::BoundedCache<Key, std::unique_ptr<engine::Executable>> programs{kKept,
                                                                         weft::Evict::kLeastRecent};
+  engine::Executable* latest = nullptr;  ///< the last of `programs` to go
   int compiled = 0;
 };
 
