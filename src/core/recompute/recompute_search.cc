@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "steps.h"
 #include "weft/support/check.h"
@@ -71,14 +72,8 @@ RecomputePlan Judge(const MemoryProblem& problem, MemoryOrder order, int64_t bas
   return plan;
 }
 
-}  // namespace
-
-std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem, const MemoryOrder& given,
-                                          const RecomputeEffort& effort) {
-  CheckProblem(problem);
-  CheckOrder(problem, given);
-  WEFT_CHECK(given.size() == problem.nodes.size(), kInvalidModel,
-             "an order to plan recomputation for runs every node once");
+std::vector<RecomputePlan> FindPlans(const MemoryProblem& problem, const MemoryOrder& given,
+                                     const RecomputeEffort& effort) {
   const Steps steps(problem, given);
   const MemoryUse use = UseOf(problem, given);
   std::vector<RecomputePlan> plans;
@@ -110,6 +105,58 @@ std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem, const Me
       frontier.push_back(std::move(plan));
     }
   return frontier;
+}
+
+/// All that plans depend on, as numbers.
+std::vector<int64_t> KeyOf(const MemoryProblem& problem, const MemoryOrder& given,
+                           const RecomputeEffort& effort) {
+  std::vector<int64_t> key{effort.work, int64_t(problem.nodes.size())};
+  const auto add = [&key](const std::vector<int>& list) {
+    key.push_back(int64_t(list.size()));
+    key.insert(key.end(), list.begin(), list.end());
+  };
+  for (const MemoryNode& n : problem.nodes) {
+    for (const std::vector<int>* list : {&n.inputs, &n.outputs, &n.after, &n.before}) add(*list);
+    key.push_back(int64_t(n.inplace.size()));
+    for (const auto& [i, o] : n.inplace) key.insert(key.end(), {i, o});
+    key.insert(key.end(), {n.scratch, n.cost, n.recompute});
+  }
+  for (const MemoryValue& v : problem.values)
+    key.insert(key.end(), {v.bytes, v.producer, v.shows, v.keep});
+  add(given);
+  return key;
+}
+
+thread_local RecomputeMemo* latest_memo = nullptr;
+
+}  // namespace
+
+struct RecomputeMemo::Impl {
+  std::vector<std::pair<std::vector<int64_t>, std::vector<RecomputePlan>>> lists;
+  int64_t again = 0;
+};
+RecomputeMemo::RecomputeMemo()
+    : impl_(std::make_unique<Impl>()), outer_(std::exchange(latest_memo, this)) {}
+RecomputeMemo::~RecomputeMemo() { latest_memo = outer_; }
+int64_t RecomputeMemo::taken_again() const { return impl_->again; }
+
+std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem, const MemoryOrder& given,
+                                          const RecomputeEffort& effort) {
+  CheckProblem(problem);
+  CheckOrder(problem, given);
+  WEFT_CHECK(given.size() == problem.nodes.size(), kInvalidModel,
+             "an order to plan recomputation for runs every node once");
+  if (!latest_memo) return FindPlans(problem, given, effort);
+  RecomputeMemo::Impl& memo = *latest_memo->impl_;
+  std::vector<int64_t> key = KeyOf(problem, given, effort);
+  for (const auto& [known, plans] : memo.lists)
+    if (known == key) {
+      ++memo.again;
+      return plans;
+    }
+  std::vector<RecomputePlan> plans = FindPlans(problem, given, effort);
+  memo.lists.emplace_back(std::move(key), plans);
+  return plans;
 }
 
 std::vector<RecomputePlan> JoinPlans(std::vector<RecomputePlan> a, std::vector<RecomputePlan> b) {

@@ -146,6 +146,40 @@ void CheckPromises(const MemoryProblem& p, const std::vector<RecomputePlan>& pla
   }
 }
 
+TEST_CASE("lists of plans are found once for the same problem, order and effort") {
+  const MemoryProblem p = Training(12, 3, true);
+  MemoryProblem other = p;
+  other.nodes[2].scratch = 5;
+  RecomputeEffort less;
+  less.work = 1000;
+  const MemoryOrder order = GivenOrder(p);
+  const auto same = [](const std::vector<RecomputePlan>& a, const std::vector<RecomputePlan>& b) {
+    REQUIRE(a.size() == b.size());
+    for (size_t k = 0; k < a.size(); ++k) {
+      CHECK(a[k].order == b[k].order);
+      CHECK(a[k].peak == b[k].peak);
+      CHECK(a[k].extra_cost == b[k].extra_cost);
+      CHECK(a[k].moved == b[k].moved);
+    }
+  };
+  const auto without = RecomputePlans(p, order), of_other = RecomputePlans(other, order),
+             of_less = RecomputePlans(p, order, less);
+  RecomputeMemo memo;
+  for (int times = 0; times < 2; ++times) {
+    same(RecomputePlans(p, order), without);
+    same(RecomputePlans(other, order), of_other);
+    same(RecomputePlans(p, order, less), of_less);
+    CHECK(memo.taken_again() == 3 * times);
+  }
+  {
+    const RecomputeMemo inner;
+    same(RecomputePlans(p, order), without);
+    CHECK(inner.taken_again() == 0);
+  }
+  same(RecomputePlans(p, order), without);
+  CHECK(memo.taken_again() == 4);
+}
+
 TEST_CASE("recompute: no order with two copies is below the plans of tiny problems") {
   int problems = 0, lowered = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {

@@ -13,6 +13,9 @@ struct ArenaSizes {
   std::vector<int64_t> blocks;   ///< bytes of each storage
   std::vector<int64_t> scratch;  ///< bytes of each step, that live as long as the step
   std::vector<PartPlace> parts;  ///< of the plan; empty: every storage is a block by itself
+  bool operator==(const ArenaSizes& o) const {
+    return blocks == o.blocks && scratch == o.scratch && parts == o.parts;
+  }
 };
 
 /// Storages that lie in one another.

@@ -169,7 +169,19 @@ void Binder::Lay(const FrameBounds* bounds, Backend& backend, const CallOptions&
       // What is more than 64 bits at the most is laid out as it comes.
     }
   }
-  b->arena = LayArena(plan_, b->sizes);
+  b->arena = LayOut(b->sizes);
+}
+
+ArenaLayout Binder::LayOut(const ArenaSizes& sizes) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_layout_ && last_sizes_ == sizes) return *last_layout_;
+  }
+  ArenaLayout layout = LayArena(plan_, sizes);
+  const std::lock_guard lock(mutex_);
+  last_sizes_ = sizes;
+  last_layout_ = layout;
+  return layout;
 }
 
 std::vector<int64_t> Binder::ScratchAt(const Most& most, Backend& backend,

@@ -4,6 +4,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,9 @@ class Binder {
   /// has room for it.
   void Lay(const FrameBounds* bounds, Backend& backend, const CallOptions& options,
            Binding* b) const;
+  /// What the last layout was made of is found again: ways of a budget are laid out to be judged
+  /// and once more to be run.
+  ArenaLayout LayOut(const ArenaSizes& sizes) const;
   /// The call of a library step, or a kernel in its place. `failed` counts kernels that could not
   /// be generated.
   std::unique_ptr<PreparedCall> MakeCall(const Step& step, ComputeRequest request, Backend& backend,
@@ -100,6 +105,9 @@ class Binder {
   std::vector<char> may_wrap_;  ///< by slot: nothing but data that wraps as the expression does
   /// by value: the step that writes it, of those that the host knows
   std::map<int, size_t> shape_steps_;
+  mutable std::mutex mutex_;
+  mutable ArenaSizes last_sizes_;
+  mutable std::optional<ArenaLayout> last_layout_;  ///< of last_sizes_
 };
 
 }  // namespace weft

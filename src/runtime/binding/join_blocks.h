@@ -13,6 +13,7 @@ namespace weft {
 struct PartPlace {
   int64_t before = 0;  ///< bytes of it in the whole
   bool together = false;
+  bool operator==(const PartPlace& o) const { return before == o.before && together == o.together; }
 };
 
 /// Storages of the arena, those that lie in one another as one block.

@@ -12,6 +12,8 @@
 #include "runtime/memory/plan_report.h"
 #include "runtime/program/tensors_at.h"
 #include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/recompute/recompute_search.h"
+#include "weft/support/aligned_memory.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
@@ -209,6 +211,10 @@ class BudgetProgram final : public Program::Impl {
         std::vector<TensorPtr> all = inputs;
         all.insert(all.end(), s.variables.begin(), s.variables.end());
         const Choice c = ChooseWay(ways_, budget_, all);
+        // Those that were looked at in vain hold calls, and what these have packed.
+        for (size_t w = 0; w < ways_.size(); ++w)
+          if (w != c.way) ways_[w]->ForgetBindings();
+        ReturnFreeMemory();
         const MemoryReport& r = c.taken();
         return Taken{c.way, c.limit, c.limit - (r.Counted(budget_) - r.peak_bytes),
                      WayOf(ways_[c.way]->graph_, SymbolsOf(*this, all)).recompute_flops};
@@ -272,6 +278,30 @@ int64_t TensorPeak(const MemoryReport& report) {
   return live.empty() ? report.arena_bytes : *std::max_element(live.begin(), live.end());
 }
 
+SymBindings Scaled(SymBindings symbols, int64_t times, int64_t part) {
+  for (auto& [name, value] : symbols) value = std::max<int64_t>(1, value / part * times);
+  return symbols;
+}
+
+/// Another way, the least that is found for extents `at`, where those that there are take more.
+void AddLeastAt(const SymBindings& at, const SymBindings& hints, const PlanWay& plan,
+                PlannedWays* out) {
+  constexpr int64_t kWorth = 64;  // part of the arena
+  if (at == hints) return;
+  const auto report = [&](const Program::Impl& way) { return way.Report(TensorsAt(way, at)); };
+  try {
+    const MemoryReport whole = report(*out->ways.front());
+    int64_t least = whole.arena_bytes;
+    for (const auto& way : out->ways) least = std::min(least, report(*way).arena_bytes);
+    std::unique_ptr<Program::Impl> way = plan(0, ScratchOf(*out->ways.front(), whole), at);
+    if (report(*way).arena_bytes > least - least / kWorth) return;
+    out->known.push_back(WayOf(way->graph_, hints));
+    out->ways.push_back(std::move(way));
+  } catch (const UserError&) {
+    // Not extents that the graph takes, or larger than there are.
+  }
+}
+
 /// The ways by what they compute again, so that the first that fits is the cheapest.
 void SortByCost(PlannedWays* planned) {
   std::vector<size_t> order(planned->ways.size());
@@ -288,6 +318,7 @@ void SortByCost(PlannedWays* planned) {
 
 PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool is_static,
                      const PlanWay& plan) {
+  const RecomputeMemo memo;  // most ways are looked for in the same graph
   PlannedWays out;
   out.budget = budget;
   std::vector<MemoryReport> reports;
@@ -297,7 +328,7 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
   int64_t last = 0;  // of the way that was planned last
   /// Keeps a way that takes less than all before, of the bytes that `of` counts.
   const auto add = [&](int64_t arena_bytes, const ScratchMap& taken, const Bytes& of) {
-    out.ways.push_back(plan(arena_bytes, taken));
+    out.ways.push_back(plan(arena_bytes, taken, hints));
     const Program::Impl& way = *out.ways.back();
     MemoryReport r = way.Report(TensorsAt(way, hints));
     last = of(r);
@@ -353,6 +384,13 @@ PlannedWays PlanWays(const MemoryBudget& budget, const SymBindings& hints, bool 
     if (reports[0].scratch_bytes >= arena / 16) {
       const int64_t tensors = TensorPeak(reports[0]);
       add_all({tensors / 4 * 3, tensors / 2, 0}, none, TensorPeak);
+    }
+    // Nor do their shares of the memory stay the same. Elsewhere than for the least it is not worth
+    // the time, and calls for other extents take memory of the process.
+    if (budget.kind == MemoryBudget::Kind::kLeast) {
+      constexpr int64_t kFewer = 8;
+      for (const int64_t more : {2, 4}) AddLeastAt(Scaled(hints, more, 1), hints, plan, &out);
+      AddLeastAt(Scaled(hints, 1, kFewer), hints, plan, &out);
     }
     SortByCost(&out);
     out.known.clear();

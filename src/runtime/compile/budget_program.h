@@ -22,11 +22,11 @@ struct PlannedWays {
   std::vector<MemoryWay> known;  ///< then: all that were looked at, the chosen one last
 };
 
-/// Plans one way: for at most so many bytes of an arena at the hints; 0: as few as can be;
-/// INT64_MAX: nothing is computed twice. `scratch`: what nodes of the graph take beside tensors at
-/// the hints, as far as a way that was planned before tells.
-using PlanWay =
-    std::function<std::unique_ptr<Program::Impl>(int64_t arena_bytes, const ScratchMap& scratch)>;
+/// Plans one way: for at most so many bytes of an arena where symbols have the values `at`; 0: as
+/// few as can be; INT64_MAX: nothing is computed twice. `scratch`: what nodes of the graph take
+/// beside tensors there, as far as a way that was planned before tells.
+using PlanWay = std::function<std::unique_ptr<Program::Impl>(
+    int64_t arena_bytes, const ScratchMap& scratch, const SymBindings& at)>;
 
 /// The ways that a program needs. `hints`: a value of every symbol of its inputs; `is_static`:
 /// there are none. Throws kOutOfMemory where the extents are known and no way meets the budget.

@@ -26,6 +26,7 @@
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
 #include "weft/runtime/program/planned_graph.h"
+#include "weft/support/aligned_memory.h"
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
 #include "weft/support/out_of_memory.h"
@@ -183,6 +184,10 @@ class Planner {
   std::function<bool(const PassEntry&, const Graph&)> user_enters_;
 };
 
+void SetHints(const SymBindings& hints, Graph* graph) {
+  if (!hints.empty()) graph->SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
+}
+
 /// Plans one graph, perhaps in several ways, which differ behind its code only.
 class GraphPlanner {
  public:
@@ -191,18 +196,21 @@ class GraphPlanner {
     head_ = ApplyPasses(std::move(graph), cut_.head, passes_);
   }
   Planned Plan() const { return PlanBehind(head_, cut_); }
-  /// `arena_bytes`, `scratch`: as PlanWay takes them. Records are those of this way.
-  Planned PlanWithin(int64_t arena_bytes, const ScratchMap& scratch) {
+  /// As PlanWay takes them. Records are those of this way.
+  Planned PlanWithin(int64_t arena_bytes, const ScratchMap& scratch, const SymBindings& at) {
     if (!coded_ && !apart_) MakeCode();
     passes_.records->resize(coded_ ? records_ : head_records_);
     CutPipeline cut = cut_;
     if (apart_) {
       cut.tail = WithBudget(cut.tail, arena_bytes);
-      return PlanBehind(head_, cut);
+      Graph head = head_;
+      SetHints(at, &head);
+      return PlanBehind(head, cut);
     }
     Planned planned;
     planned.graph = *coded_;
     planned.graph.SetAttr("scratch", scratch);
+    SetHints(at, &planned.graph);
     planned.graph = ApplyPasses(std::move(planned.graph), WithBudget(order_, arena_bytes), passes_);
     return planned;
   }
@@ -231,7 +239,10 @@ class GraphPlanner {
     if (apart_) return;
     Planned planned = PlanBehind(head_, code);
     apart_ = !planned.why_regions.empty();
-    if (!apart_) coded_ = std::move(planned.graph);
+    if (!apart_) {
+      coded_ = std::move(planned.graph);
+      coded_->Compact();  // rows of every way are as many as there are ids
+    }
     records_ = passes_.records->size();
   }
 
@@ -306,10 +317,6 @@ void CheckHints(const std::vector<std::string>& symbols, const SymBindings& hint
   }
 }
 
-void SetHints(const SymBindings& hints, Graph* graph) {
-  if (!hints.empty()) graph->SetAttr("hint", SizeHints{{hints.begin(), hints.end()}});
-}
-
 /// A value of every symbol: those that are given, and likely ones.
 SymBindings HintsFor(const Graph& graph, const SymBindings& given) {
   const std::vector<std::string> symbols = ExtentSymbols(graph), fed = InputSymbols(graph);
@@ -343,8 +350,9 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   SetHints(hints, &graph);
   GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
   return MakeBudgetProgram(PlanWays(
-      options.memory.budget, hints, is_static, [&](int64_t arena_bytes, const ScratchMap& scratch) {
-        auto way = MakePlannedProgram(planner.PlanWithin(arena_bytes, scratch).graph, backend);
+      options.memory.budget, hints, is_static,
+      [&](int64_t arena_bytes, const ScratchMap& scratch, const SymBindings& at) {
+        auto way = MakePlannedProgram(planner.PlanWithin(arena_bytes, scratch, at).graph, backend);
         DescribeProgram(way.get(), options.backend);
         way->limits_ = options.passes.limits;
         way->TakeCallOptions(options.calls);
@@ -384,6 +392,8 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   }
   const std::shared_ptr<Program> program = FinishProgram(std::move(made), options.backend, records,
                                                          options.passes.limits, options.calls);
+  // What compiling took is free before the first run takes its share.
+  if (options.memory.budget.any()) ReturnFreeMemory();
   program->impl().stats_.compile_seconds = timer.seconds();
   return program;
 }

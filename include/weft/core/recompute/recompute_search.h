@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "weft/core/plan/memory_problem.h"
@@ -38,6 +39,25 @@ struct RecomputeEffort {
 WEFT_API std::vector<RecomputePlan> RecomputePlans(const MemoryProblem& problem,
                                                    const MemoryOrder& given,
                                                    const RecomputeEffort& effort = {});
+
+/// While it lives, this thread keeps the lists that RecomputePlans gives, and takes them again for
+/// the same problem, order and effort: who comes near a budget asks several times for it.
+class WEFT_API RecomputeMemo {
+ public:
+  RecomputeMemo();
+  ~RecomputeMemo();
+  RecomputeMemo(const RecomputeMemo&) = delete;
+  RecomputeMemo& operator=(const RecomputeMemo&) = delete;
+  int64_t taken_again() const;  ///< lists so far
+
+ private:
+  struct Impl;
+  friend WEFT_API std::vector<RecomputePlan> RecomputePlans(const MemoryProblem&,
+                                                            const MemoryOrder&,
+                                                            const RecomputeEffort&);
+  std::unique_ptr<Impl> impl_;
+  RecomputeMemo* const outer_;
+};
 
 /// One list of two, of the same problem in two orders: falling peaks, rising costs.
 WEFT_API std::vector<RecomputePlan> JoinPlans(std::vector<RecomputePlan> a,
