@@ -193,13 +193,19 @@ inline Pipeline KernelPasses() {
   return StandardPipeline({PipelineEnd::kKernels, /*fusion=*/true, /*libraries=*/false});
 }
 
-inline std::shared_ptr<const Program> CompileEmulated(const Graph& graph) {
+/// `pipeline`: behind those passes; empty: the backend's.
+inline std::shared_ptr<const Program> CompileEmulatedBy(const std::string& pipeline,
+                                                        const Graph& graph) {
   PassOptions passes;
   passes.target = "cuda:sm_90";
   const Graph fused = ApplyPasses(graph, KernelPasses(), passes);
   CompileOptions options;
   options.backend = "emulated-kernels";
+  options.pipeline = pipeline;
   return Compile(fused, options);
+}
+inline std::shared_ptr<const Program> CompileEmulated(const Graph& graph) {
+  return CompileEmulatedBy("", graph);
 }
 
 }  // namespace weft::e2e
