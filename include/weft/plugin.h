@@ -206,7 +206,10 @@ enum {
   WEFT_DELEGATE_ANY_EXTENTS = 4u,
   /* `run` gives its work to call->stream, and the next run of the instance may be given to another
    * one before that is done; without it the work is done when `run` returns. */
-  WEFT_DELEGATE_STREAMS = 8u
+  WEFT_DELEGATE_STREAMS = 8u,
+  /* `run` works on threads of the engine's own, which are none of OpenMP's in this process: the
+   * host's threads sleep until it returns, and loops of OpenMP inside it have one thread. */
+  WEFT_DELEGATE_OWN_THREADS = 16u
 };
 
 typedef struct WeftDelegateDef {

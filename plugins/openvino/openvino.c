@@ -877,7 +877,8 @@ WEFT_PLUGIN_EXPORT WeftStatus weft_plugin_init_v1(const WeftHost* host, WeftPlug
       .struct_size = sizeof delegate,
       .name = "openvino",
       .doc = "Intel's OpenVINO on the processor",
-      .flags = WEFT_DELEGATE_CONCURRENT | WEFT_DELEGATE_DETERMINISTIC | WEFT_DELEGATE_ANY_EXTENTS,
+      .flags = WEFT_DELEGATE_CONCURRENT | WEFT_DELEGATE_DETERMINISTIC | WEFT_DELEGATE_ANY_EXTENTS |
+               WEFT_DELEGATE_OWN_THREADS,
       .device = 1,
       .options = options,
       .num_options = sizeof options / sizeof *options,

@@ -16,7 +16,7 @@ import sys
 EVERYWHERE = re.compile(r"^(lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|z)\.so\.|ld-linux)")
 # Parts that would take the wheel beyond 32 MiB, with what they bring along: decoders of images (Pillow has them) and protobuf's
 # text form (the package onnx has it). What asks for one is told that it is not there.
-LEFT_OUT = {"libweft_image.so", "libweft_textproto.so"}
+LEFT_OUT = {"libweftpart_image.so", "libweftpart_textproto.so"}
 NEEDED = re.compile(r"^\s*(\S+) => (\S+)", re.M)
 
 

@@ -1,4 +1,4 @@
-/// codec.h: the decoders of libweft_image.so.
+/// codec.h: the decoders of libweftpart_image.so.
 ///
 /// Each is asked for bytes that begin as its format does. It gives nullopt for a damaged image, and
 /// throws for one that is too large, before memory for its pixels is asked for.

@@ -1,4 +1,4 @@
-/// decode.cc: what libweft_image.so exports: the decoder that the first bytes ask for.
+/// decode.cc: what libweftpart_image.so exports: the decoder that the first bytes ask for.
 #include <cstring>
 
 #include "codec.h"

@@ -225,9 +225,15 @@ Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
   Pipeline out;
   for (size_t i = 0; i <= all.size(); ++i) {
     if (i == behind) out.push_back(divide);
-    // Engines know operators of the standard: a part that they take is theirs to quantise.
-    if (i < all.size() && all[i].name != "Quantised") out.push_back(all[i]);
+    if (i < all.size()) out.push_back(all[i]);
   }
+  return out;
+}
+
+Pipeline WithoutQuantised(const Pipeline& given) {
+  Pipeline out;
+  for (const PassSpec& p : given.passes())
+    if (p.name != "Quantised") out.push_back(p);
   return out;
 }
 

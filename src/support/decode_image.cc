@@ -1,4 +1,4 @@
-/// decode_image.cc: opens libweft_image.so.
+/// decode_image.cc: opens libweftpart_image.so.
 #include "weft/support/decode_image.h"
 
 #include "weft/support/check.h"
@@ -14,7 +14,7 @@ using Decoder = bool(const uint8_t*, size_t, Image*);
 std::optional<Image> DecodeImage(const uint8_t* bytes, size_t size) {
   static std::string why;
   static Decoder* const decoder =
-      FindFunctionOfPart<Decoder>("libweft_image.so", "weft_decode_image", &why);
+      FindFunctionOfPart<Decoder>("libweftpart_image.so", "weft_decode_image", &why);
   WEFT_CHECK(decoder != nullptr, kUnsupported, "images cannot be decoded: {}", why);
   Image image;
   if (!decoder(bytes, size, &image)) return std::nullopt;

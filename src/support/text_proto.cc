@@ -1,4 +1,4 @@
-/// text_proto.cc: opens libweft_textproto.so.
+/// text_proto.cc: opens libweftpart_textproto.so.
 #include "weft/support/text_proto.h"
 
 #include "weft/support/check.h"
@@ -14,7 +14,7 @@ using Converter = void(const std::string& message, bool to_text, std::string_vie
 std::string Convert(const std::string& message, bool to_text, std::string_view in) {
   static std::string why;
   static Converter* const converter =
-      FindFunctionOfPart<Converter>("libweft_textproto.so", "weft_convert_text_proto", &why);
+      FindFunctionOfPart<Converter>("libweftpart_textproto.so", "weft_convert_text_proto", &why);
   WEFT_CHECK(converter != nullptr, kUnsupported,
              "the text form of protobuf cannot be converted: {}", why);
   std::string out;

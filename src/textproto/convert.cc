@@ -1,4 +1,4 @@
-/// convert.cc: libweft_textproto.so: messages of ONNX between their bytes and their text.
+/// convert.cc: libweftpart_textproto.so: messages of ONNX between their bytes and their text.
 ///
 /// The messages are made from descriptors, in a pool of this library's own, not from generated
 /// code: that of full protobuf would enter a registry that all copies of ONNX in a process share.

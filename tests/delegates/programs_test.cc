@@ -2,6 +2,7 @@
 /// what becomes of those that err.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -11,6 +12,8 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/module/delegate.h"
 #include "weft/runtime/delegate_counts.h"
+#include "weft/runtime/pipelines.h"
+#include "weft/runtime/program/division.h"
 #include "weft/runtime/saved/saved_program.h"
 #include "weft/support/log.h"
 #include "weft/support/mapped_file.h"
@@ -36,7 +39,7 @@ std::shared_ptr<const Program> CompileTo(const Graph& g, const std::string& dele
                                          const std::string& only = {}) {
   CompileOptions options;
   options.backend = std::string(HasCpu() ? "cpu+" : "ref+") + delegates;
-  options.division = {choice, only};
+  options.division = {choice, only, -1, {}};
   options.threads = 2;
   return Compile(g, options);
 }
@@ -174,6 +177,39 @@ TEST_CASE("delegates: two engines, random divisions, and only some operators") {
   CHECK(CompileTo(g, "test_a:ops=Relu|Neg+test_b")->stats().delegated == 4);
   CHECK(CompileTo(g, "test_a", "auto")->stats().delegated == 0);
   CHECK(CompileTo(g, "test_a", "all", "Exp")->stats().delegated == 1);
+}
+
+TEST_CASE("delegates: estimates and times of named divisions") {
+  if (!registered || !HasCpu()) return;
+  CompileOptions options;
+  options.backend = "cpu+test_a";
+  options.threads = 1;
+  const std::vector<DivisionTime> times =
+      TimeDivisions(Divisible(), options, {"none", "all", "alternate:2"});
+  REQUIRE(times.size() == 3);
+  CHECK(times[0].choice == "none");
+  CHECK(times[0].regions == 0);
+  CHECK(times[0].tensors == 0);
+  CHECK(times[1].regions == 1);
+  for (const DivisionTime& t : times) {
+    CHECK(t.us > 0);
+    CHECK(t.estimate_us > 0);
+  }
+  options.backend = "cpu";
+  CHECK(Catch([&] { TimeDivisions(Divisible(), options, {"none"}); })->code == ErrorCode::kUsage);
+}
+
+TEST_CASE("delegates: of our pipelines the pass for 8-bit networks goes, of others nothing") {
+  const auto has = [](const Pipeline& p, const char* pass) {
+    return std::any_of(p.passes().begin(), p.passes().end(),
+                       [&](const PassSpec& s) { return s.name == pass; });
+  };
+  const Pipeline own = StandardPipeline();
+  REQUIRE(has(own, "Quantised"));
+  CHECK(!has(WithoutQuantised(own), "Quantised"));
+  const Pipeline theirs = WithDelegates(own, "test_a");
+  CHECK(has(theirs, "Quantised"));
+  CHECK(has(theirs, "Delegate"));
 }
 
 TEST_CASE("delegates: names, options and memory that do not fit are told before anything is made") {
@@ -358,6 +394,13 @@ TEST_CASE("delegates: large constants of parts lie in a file, where nobody else 
   CHECK(mapped(*program) == 1);
   const Graph kept = make();
   CHECK(mapped(*Compile(kept, options)) == 0);
+  // Within a budget, too: all ways have them in common.
+  CompileOptions tight = options;
+  tight.memory.budget = MemoryBudget::Parse("100%", "budget");
+  const auto within = Compile(make(), tight);
+  CHECK(mapped(*within) == 1);
+  Session budgeted(within);
+  CHECK(OffAt(&budgeted, kept, 2) <= 1);
   Session session(program);
   for (int64_t n : {1, 3}) CHECK(OffAt(&session, kept, n) <= 1);
 

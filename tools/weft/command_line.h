@@ -74,7 +74,7 @@ struct MemoryArgs {
 /// Which engines take parts of a model.
 struct DelegateArgs {
   std::string to, choice = "all", only;
-  DivisionOptions Division() const { return {choice, only}; }
+  DivisionOptions Division() const { return {choice, only, -1, {}}; }
 };
 
 /// What a model runs on.

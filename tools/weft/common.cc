@@ -332,6 +332,7 @@ Prepared PrepareProgram(const ModelArgs& model, const InputArgs& inputs, const E
     RunInputs made = MakeInputs(graph, inputs, limits);
     p.named = std::move(made.tensors);
     p.dims = std::move(made.dims);
+    p.engine.division.at = p.dims.bindings;
   };
   if (IsProgramFile(model.path)) {
     WEFT_CHECK(engine.passes.empty(), kUsage, "--passes: '{}' is compiled already", model.path);

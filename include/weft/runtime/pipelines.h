@@ -77,7 +77,10 @@ WEFT_API Pipeline WithBudget(const Pipeline& given, int64_t arena_bytes);
 WEFT_API Pipeline WithDelegates(const Pipeline& given, const std::string& delegates,
                                 const std::string& choice = "all", const std::string& only = {},
                                 int64_t most = -1);
-/// The pass by which it does.
+/// A standard pipeline for a graph of which delegates take parts: without the pass Quantised, since
+/// engines know the standard's operators and quantise by themselves. What a user wrote stays.
+WEFT_API Pipeline WithoutQuantised(const Pipeline& given);
+/// The pass by which WithDelegates does.
 WEFT_API bool GivesToDelegates(const PassSpec& pass);
 /// For a graph whose extents have become numbers: what was computed with them becomes constants.
 WEFT_API Pipeline FoldingPipeline();

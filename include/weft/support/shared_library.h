@@ -55,10 +55,11 @@ class WEFT_API SharedLibrary {
   std::string path_;
 };
 
-/// A function of a part of Weft that is a library of its own ("libweft_image.so") and stays open.
-/// Looked for beside the library that holds Weft, as built, and in weft/ below it, as installed,
-/// and nowhere else: a name that is searched would let the environment choose the code. Null, with
-/// the reason in *why, where the part is not there.
+/// A function of a part of Weft that is a library of its own ("libweftpart_image.so") and stays
+/// open. Looked for beside the library that holds Weft, as built, and in weft/ below it, as
+/// installed, and nowhere else: a name that is searched would let the environment choose the code.
+/// Null, with the reason in *why, where the part is not there. Its name is not that of a backend's
+/// module (weft/core/module/backend_module.h), among which it would be listed.
 WEFT_API void* FindSymbolOfPart(const std::string& library, const char* symbol, std::string* why);
 template <class Function>
 Function* FindFunctionOfPart(const std::string& library, const char* symbol, std::string* why) {

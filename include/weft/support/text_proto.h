@@ -2,8 +2,8 @@
 ///
 /// What reads and writes it is the whole of protobuf, which keeps a registry of the process; the
 /// rest of Weft has the lite half, which keeps none. So it is in a library of its own,
-/// libweft_textproto.so, opened when the first such file is met; a build without it lacks nothing
-/// else.
+/// libweftpart_textproto.so, opened when the first such file is met; a build without it lacks
+/// nothing else.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace weft {
 WEFT_API bool IsTextProto(const std::string& path);
 
 /// The bytes of a message ("ModelProto", "TensorProto" ...) from its text. Throws kSyntax with line
-/// and column, kUnsupported where this build has no libweft_textproto.so.
+/// and column, kUnsupported where this build has no libweftpart_textproto.so.
 WEFT_API std::string BytesOfTextProto(const std::string& message, std::string_view text);
 /// The text of a message from its bytes.
 WEFT_API std::string TextOfProto(const std::string& message, std::string_view bytes);

@@ -1,7 +1,13 @@
 /// backend_parameters.cc: see backend_parameters.h.
 #include "weft/core/module/backend_parameters.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
 
 #include "weft/support/check.h"
 #include "weft/support/edit_distance.h"
@@ -27,6 +33,26 @@ const BackendParameter* FindKnown(const std::vector<BackendParameter>& known, Ki
 std::optional<int64_t> TryCount(const std::string& text) {
   const std::optional<int64_t> n = TryParseInt64(text);
   return n && *n >= 0 ? n : std::nullopt;
+}
+
+/// The text of a file, read again only where it has changed: a backend is asked for many times in
+/// one compilation.
+std::string ReadOnce(const std::string& path) {
+  using Stamp = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+  static std::mutex mutex;
+  static auto* kept = new std::map<std::string, std::pair<Stamp, std::string>>;
+  struct stat s {};
+  if (stat(path.c_str(), &s) != 0) return ReadFile(path, kMostBytes);  // throws why
+  const Stamp now{s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+  {
+    std::lock_guard lock(mutex);
+    if (const auto it = kept->find(path); it != kept->end() && it->second.first == now)
+      return it->second.second;
+  }
+  std::string text = ReadFile(path, kMostBytes);
+  std::lock_guard lock(mutex);
+  (*kept)[path] = {now, text};
+  return text;
 }
 
 }  // namespace
@@ -70,7 +96,7 @@ void BackendParameters::Take(const std::string& word) {
   if (FindKnown(known_, Kind::kFile) && word.find_first_of("./") != word.npos) {
     once(!file_);
     try {
-      file_ = File{word, ReadFile(word, kMostBytes)};
+      file_ = File{word, ReadOnce(word)};
     } catch (Error& e) {
       e.AddPlace(fmt::format("backend '{}'", backend_));
       throw;

@@ -3,6 +3,11 @@
 #include "weft/core/module/backend_parameters.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "tests/support/temp_folder.h"
 #include "weft/core/module/backend_module.h"
@@ -54,6 +59,25 @@ TEST_CASE("parameters of a backend by kind") {
   CHECK_FALSE(none.Value("order"));
   CHECK_FALSE(none.Count("streams"));
   CHECK(none.text().empty());
+}
+
+TEST_CASE("a file among parameters is read once while nothing says that it has changed") {
+  const e2e::TempFolder folder;
+  const std::string path = folder / "mine.json";
+  const auto text = [&] { return BackendParameters("npu", path, kKnown).file()->text; };
+  const auto write = [&](const char* what) { std::ofstream(path) << what; };
+  const auto set_time = [&](time_t seconds) {
+    const timespec times[2] = {{seconds, 0}, {seconds, 0}};
+    REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+  };
+  write("one"), set_time(1000);
+  CHECK(text() == "one");
+  write("two"), set_time(1000);
+  CHECK(text() == "one");
+  set_time(1001);
+  CHECK(text() == "two");
+  std::filesystem::remove(path);
+  CHECK(Refused(path).code == ErrorCode::kIo);
 }
 
 TEST_CASE("a parameter of a backend may be a file, whose content counts") {

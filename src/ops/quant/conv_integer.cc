@@ -55,11 +55,6 @@ Exprs QLinearConvCode(const NodePtr& n, const std::vector<TensorArg>& in, const 
   return {Expr::Cast(at.dtype[0], q)};  // float to integer saturates
 }
 
-/// Two operations per multiplication.
-SymInt FlopsOf(const Shape& y, const Shape& w) {
-  return w.has_rank() && w.rank() > 0 ? y.num_elements() * Product(Tail(w, 1)) * 2 : SymInt();
-}
-
 }  // namespace
 
 WEFT_REGISTER_OP(ConvInteger)
@@ -78,9 +73,10 @@ WEFT_REGISTER_OP(ConvInteger)
     .set_attr<FInferShape>("FInferShape", ConvIntegerShape)
     .set_attr<FCodeGen>("FCodeGen", ConvIntegerCode)
     .set_attr<FGradient>("FGradient", NoGradient)
-    .set_attr<FFlops>("FFlops",
-                      [](const NodePtr&, const std::vector<Shape>& in,
-                         const std::vector<Shape>& out) { return FlopsOf(out.at(0), in.at(1)); });
+    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
+                                   const std::vector<Shape>& out) {
+      return IntegerConvolutionFlops(out.at(0), in.at(1));
+    });
 
 WEFT_REGISTER_OP(QLinearConv)
     .describe(
@@ -109,7 +105,9 @@ WEFT_REGISTER_OP(QLinearConv)
     .set_attr<FGradient>("FGradient", NoGradient)
     .set_attr<FFlops>("FFlops",
                       [](const NodePtr&, const std::vector<Shape>& in,
-                         const std::vector<Shape>& out) { return FlopsOf(out.at(0), in.at(3)); })
+                         const std::vector<Shape>& out) {
+                        return IntegerConvolutionFlops(out.at(0), in.at(3));
+                      })
     .set_attr<FInputDomains>("FInputDomains", Domains({Any(), Positive(), Any(), Any(), Positive(),
                                                        Any(), Positive(), Any(), Any()}));
 

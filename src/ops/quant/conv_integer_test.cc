@@ -86,6 +86,24 @@ TEST_CASE("QLinearConv scales its sums, rounds ties to even and saturates") {
   }
 }
 
+TEST_CASE("operations of products of integers: two for each multiplication") {
+  const auto flops = [](const char* op, const std::vector<std::string>& types, const char* attrs) {
+    const Graph g = Inferred(GraphOfRow(*Op::Get(op), types, attrs));
+    const NodePtr n = g.outputs[0].node;
+    std::vector<Shape> in;
+    for (const NodeEntry& e : n->inputs)
+      in.push_back(e.node ? g.GetAttr<ShapeMap>("shape")[e] : Shape());
+    return Op::GetAttr<FFlops>("FFlops")[n->op()](n, in,
+                                                  {g.GetAttr<ShapeMap>("shape")[g.outputs[0]]});
+  };
+  // 3 by 3 results of 4 filters over 3 of 6 channels, 2 by 2 each.
+  CHECK(flops("weft::QuantizedConv", {"u8[2, 6, 4, 4]", "i8[4, 3, 2, 2]", "f32[]"},
+              "group = 2, to = f32") == SymInt(2 * 4 * 9 * 12 * 2));
+  CHECK(flops("weft::QuantizedMatMul", {"u8[5, 2, 3]", "i8[3, n]", "f32[]"}, "to = f32") ==
+        SymInt::Symbol("n") * 60);
+  CHECK(flops("weft::QuantizedMatMul", {"u8[2, 3]", "i8[3]", "f32[]"}, "to = f32") == SymInt(12));
+}
+
 TEST_CASE("operands of a convolution of integers that do not fit are refused") {
   const TensorPtr x = Bytes(DType::kU8, {1, 2, 4, 4}, 3), w = Bytes(DType::kI8, {3, 2, 3, 3}, 5);
   CHECK(CodeOf([&] {

@@ -115,4 +115,13 @@ Expr IntegerProduct(const TensorArg& a, const TensorArg& b, const TensorArg* a_z
   });
 }
 
+SymInt IntegerConvolutionFlops(const Shape& y, const Shape& w) {
+  return w.has_rank() && w.rank() > 0 ? y.num_elements() * Product(Tail(w, 1)) * 2 : SymInt();
+}
+
+SymInt IntegerProductFlops(const Shape& y, const Shape& b) {
+  if (!b.has_rank() || b.rank() == 0) return SymInt();
+  return y.num_elements() * b[std::max(b.rank() - 2, 0)] * 2;
+}
+
 }  // namespace weft::ops

@@ -31,4 +31,8 @@ SymInt ColumnsOf(const Shape& b);
 Expr IntegerProduct(const TensorArg& a, const TensorArg& b, const TensorArg* a_zero,
                     const TensorArg* b_zero, const Indices& at);
 
+/// Two operations per multiplication: of a convolution by w, of a product by b.
+SymInt IntegerConvolutionFlops(const Shape& y, const Shape& w);
+SymInt IntegerProductFlops(const Shape& y, const Shape& b);
+
 }  // namespace weft::ops

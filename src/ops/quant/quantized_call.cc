@@ -143,7 +143,11 @@ WEFT_REGISTER_OP_IN(weft, QuantizedConv)
     .set_attr<FInferType>("FInferType", QuantizedType<QuantizedConvParam>)
     .set_attr<FInferShape>("FInferShape", QuantizedConvShape)
     .set_attr<FCodeGen>("FCodeGen", QuantizedConvCode)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", NoGradient)
+    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
+                                   const std::vector<Shape>& out) {
+      return IntegerConvolutionFlops(out.at(0), in.at(kW));
+    });
 
 WEFT_REGISTER_OP_IN(weft, QuantizedMatMul)
     .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
@@ -168,6 +172,10 @@ WEFT_REGISTER_OP_IN(weft, QuantizedMatMul)
     .set_attr<FInferType>("FInferType", QuantizedType<QuantizedMatMulParam>)
     .set_attr<FInferShape>("FInferShape", QuantizedMatMulShape)
     .set_attr<FCodeGen>("FCodeGen", QuantizedMatMulCode)
-    .set_attr<FGradient>("FGradient", NoGradient);
+    .set_attr<FGradient>("FGradient", NoGradient)
+    .set_attr<FFlops>("FFlops", [](const NodePtr&, const std::vector<Shape>& in,
+                                   const std::vector<Shape>& out) {
+      return IntegerProductFlops(out.at(0), in.at(kW));
+    });
 
 }  // namespace weft::ops

@@ -93,10 +93,10 @@ class Divider {
   }
 
  private:
-  static constexpr int kOurs = -1;
+  static constexpr int kOurs = kOursSide;
   struct Place {
     int at = 0;  ///< in the order
-    int side = kOurs, level = 0;
+    int side = kOurs, piece = 0, level = 0;
     bool given = false;     ///< a variable or a constant
     bool followed = false;  ///< a small tensor that inference follows: computed wherever it is read
     bool taken = false;     ///< by a region
@@ -173,60 +173,89 @@ class Divider {
 
   // ---- sides ----
 
+  /// The number behind `name` and a colon in the option; nothing: it is another choice.
+  static std::optional<int64_t> NumberIn(const std::string& choice, const std::string& name) {
+    if (choice.rfind(name + ":", 0) != 0) return std::nullopt;
+    return TryParseInt64(choice.substr(name.size() + 1));
+  }
   void ChooseSides() {
     const auto choice = ctx_.option<std::string>("choice");
-    constexpr std::string_view kSeeded = "random:";
-    const std::optional<int64_t> seed = choice.rfind(kSeeded, 0) == 0
-                                            ? TryParseInt64(choice.substr(kSeeded.size()))
-                                            : ctx_.option<int64_t>("seed");
-    if (choice == "all") {
+    std::vector<bool> follows(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) follows[i] = PlaceOf(order_[i]).followed;
+    DivisionCosts costs(g_, order_, follows);
+    std::vector<int> sides(order_.size(), kOurs);
+    for (size_t i = 0; i < order_.size(); ++i)
+      if (!candidates_[i].empty()) sides[i] = candidates_[i].front();
+    if (const auto pieces = NumberIn(choice, "all"); pieces && *pieces > 0) {
+      Cut(EqualPieces(&costs, candidates_, *pieces));
+    } else if (const auto parts = NumberIn(choice, "alternate"); parts && *parts > 0) {
+      const std::vector<int> piece = EqualPieces(&costs, candidates_, *parts);
       for (size_t i = 0; i < order_.size(); ++i)
-        if (!candidates_[i].empty()) PlaceOf(order_[i]).side = candidates_[i].front();
-    } else if (choice == "random" || (choice.rfind(kSeeded, 0) == 0 && seed)) {
-      std::mt19937_64 rng{uint64_t(*seed)};
+        if (piece[i] % 2 == 0) sides[i] = kOurs;
+    } else if (const auto seed = NumberIn(choice, "random"); seed || choice == "random") {
+      std::mt19937_64 rng{uint64_t(seed ? *seed : ctx_.option<int64_t>("seed"))};
       for (size_t i = 0; i < order_.size(); ++i) {
         if (candidates_[i].empty()) continue;
         const size_t pick = size_t(rng() % (candidates_[i].size() + 1));
-        PlaceOf(order_[i]).side = pick == 0 ? kOurs : candidates_[i][pick - 1];
+        sides[i] = pick == 0 ? kOurs : candidates_[i][pick - 1];
       }
-    } else {
-      WEFT_CHECK(choice == "auto", kUsage, "choice is all, auto, random or random:SEED, not '{}'",
+    } else if (choice != "all") {
+      WEFT_CHECK(choice == "auto", kUsage,
+                 "choice is all, all:PIECES, alternate:PIECES, auto, random or random:SEED, not "
+                 "'{}'",
                  choice);
-      const std::vector<int> sides = CheapestSides(g_, order_, candidates_, engines_);
-      for (size_t i = 0; i < order_.size(); ++i) PlaceOf(order_[i]).side = sides[i];
+      sides = CheapestSides(&costs, candidates_, engines_.size());
     }
     int64_t left = ctx_.option<int64_t>("most");
     for (size_t i = 0; i < order_.size(); ++i) {
       Place& p = PlaceOf(order_[i]);
+      p.side = sides[i];
       if (p.side != kOurs && (left == 0 || !ctx_.Fuel("delegate", order_[i]))) p.side = kOurs;
       if (p.side != kOurs && left > 0) --left;
     }
+    if (g_.HasAttr("delegate_costs")) CountCosts(&costs);
   }
-  /// The level at which a node of the side may stand as far as one of its operands says.
-  int ReadyFor(int side, const NodePtr& operand) {
+  void Cut(const std::vector<int>& pieces) {
+    for (size_t i = 0; i < order_.size(); ++i) PlaceOf(order_[i]).piece = pieces[i];
+    cut_ = true;
+  }
+  static SidePiece PieceOf(const Place& p) { return {p.side, p.side == kOurs ? 0 : p.piece}; }
+  void CountCosts(DivisionCosts* costs) {
+    std::vector<SidePiece> pieces;
+    for (const NodePtr& n : order_) pieces.push_back(PieceOf(PlaceOf(n)));
+    const DivisionCosts::Sum sum = costs->SumOf(pieces);
+    ctx_.Count("nodes_ns", int64_t(1000 * sum.nodes_us));
+    ctx_.Count("border_tensors", sum.tensors);
+    ctx_.Count("border_bytes", sum.bytes);
+  }
+  /// The level at which a node of the side and piece may stand as far as one of its operands says.
+  int ReadyFor(const SidePiece& reader, const NodePtr& operand) {
     const Place& p = PlaceOf(operand);
     if (p.given) return 0;
-    if (p.followed) return p.ready[size_t(side == kOurs ? int(engines_.size()) : side)];
-    return p.level + (p.side != side);
+    if (p.followed)
+      return p.ready[size_t(reader.side == kOurs ? int(engines_.size()) : reader.side)];
+    return p.level + (PieceOf(p) != reader);
   }
   void FindLevels() {
     for (const NodePtr& n : order_) {
       Place& p = PlaceOf(n);
       if (p.given) continue;
-      const auto level_of = [&](int side) {
+      const auto level_of = [&](const SidePiece& reader) {
         int level = 0;
         for (const NodeEntry& e : n->inputs)
-          if (e.node) level = std::max(level, ReadyFor(side, e.node));
+          if (e.node) level = std::max(level, ReadyFor(reader, e.node));
         for (const Node* d : n->control_deps)
-          level = std::max(level, ReadyFor(side, g_.node(d->id())));
+          level = std::max(level, ReadyFor(reader, g_.node(d->id())));
         return level;
       };
       if (!p.followed) {
-        p.level = level_of(p.side);
+        p.level = level_of(PieceOf(p));
         continue;
       }
-      for (int k = 0; k < int(engines_.size()); ++k) p.ready.push_back(level_of(k));
-      p.ready.push_back(level_of(kOurs));
+      // Where there are pieces, of one that nobody has: for none is it earlier.
+      for (int k = 0; k < int(engines_.size()); ++k)
+        p.ready.push_back(level_of({k, cut_ ? -1 : 0}));
+      p.ready.push_back(level_of({kOurs, 0}));
     }
   }
 
@@ -410,6 +439,7 @@ class Divider {
   std::vector<std::pair<NodePtr, Origin>> origins_;
   std::unordered_map<NodeId, NodePtr> region_of_;  ///< of what is taken
   int regions_ = 0;
+  bool cut_ = false;  ///< in pieces
 };
 
 Graph DelegatePass(Graph g, PassContext& ctx) { return Divider(std::move(g), ctx).Run(); }
@@ -418,6 +448,11 @@ WEFT_REGISTER_GRAPH_ATTR(delegate_costs, kGiven, NodeMap<Floats>)
     .describe(
         "measured microseconds of a node: here, then with each delegate of the pass Delegate in "
         "its order; negative: not measured");
+
+WEFT_REGISTER_GRAPH_ATTR(delegate_border_costs, kGiven, Floats)
+    .describe(
+        "measured microseconds of a tensor that crosses a border of a division made by the pass "
+        "Delegate, and those for a MiB of it");
 
 WEFT_REGISTER_PASS(Delegate)
     .describe("parts of the graph that other engines run become weft::Delegated nodes")
@@ -430,8 +465,9 @@ WEFT_REGISTER_PASS(Delegate)
     .keeps_onnx()
     .option("to", "", "delegates in order of preference, as in openvino:streams=2;libtorch")
     .option("choice", "all",
-            "all: every node that a delegate takes, by the first that does; auto: the cheapest "
-            "division; random: each node by one that takes it or by none")
+            "all: every node that a delegate takes, by the first that does; all:PIECES: cut in "
+            "consecutive pieces; alternate:PIECES: every other piece; auto: the cheapest division; "
+            "random, random:SEED: each node by one that takes it or by none")
     .option("only", "", "operators that may be given away, as in Conv;MatMul; empty: all")
     .option("most", int64_t{-1}, "nodes that are given away, the first ones; -1: all that may be")
     .option("seed", int64_t{1}, "of choice=random")
@@ -439,6 +475,9 @@ WEFT_REGISTER_PASS(Delegate)
     .statistic("refused", "nodes that none takes")
     .statistic("regions", "made")
     .statistic("nodes", "in regions")
+    .statistic("nodes_ns", "that all nodes take by delegate_costs, where the graph has them")
+    .statistic("border_tensors", "that cross borders, of such a graph")
+    .statistic("border_bytes", "that cross borders, of such a graph")
     .statistic("left", "regions that were not made, since a size in them could not be told")
     .rewrite("delegate", "a node that is given away");
 

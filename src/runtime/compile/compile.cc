@@ -195,6 +195,8 @@ class GraphPlanner {
       : passes_(passes), cut_(pipeline) {
     head_ = ApplyPasses(std::move(graph), cut_.head, passes_);
   }
+  /// Before the first plan: all have them in common.
+  void MapConstants() { MapDelegatedConstants(&head_); }
   Planned Plan() const { return PlanBehind(head_, cut_); }
   /// As PlanWay takes them. Records are those of this way.
   Planned PlanWithin(int64_t arena_bytes, const ScratchMap& scratch, const SymBindings& at) {
@@ -284,6 +286,7 @@ Pipeline PipelineOf(const CompileOptions& options, Backend& backend, bool code) 
   if (!options.fusion) pipeline = WithoutFusion(pipeline);
   const std::string delegates = SplitDelegates(options.backend).second;
   CheckDelegates(delegates, backend);
+  if (!delegates.empty() && options.pipeline.empty()) pipeline = WithoutQuantised(pipeline);
   pipeline = WithDelegates(pipeline, delegates, options.division.choice, options.division.only,
                            options.division.most);
   return code ? pipeline : WithoutCode(pipeline);
@@ -349,6 +352,7 @@ std::unique_ptr<Program::Impl> CompileToBudget(Graph graph, const CompileOptions
   const PassOptions passes = PassesOf(options, *backend);
   SetHints(hints, &graph);
   GraphPlanner planner(PipelineOf(options, *backend, true), std::move(graph), passes);
+  planner.MapConstants();
   return MakeBudgetProgram(PlanWays(
       options.memory.budget, hints, is_static,
       [&](int64_t arena_bytes, const ScratchMap& scratch, const SymBindings& at) {
@@ -398,11 +402,18 @@ std::shared_ptr<const Program> CompileAny(Graph graph, const CompileOptions& opt
   return program;
 }
 
-std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions& options) {
-  const Pipeline pipeline = PipelineOf(options, *GetBackend(options.backend), true);
+/// `options` without delegates.
+CompileOptions Undivided(const CompileOptions& options) {
   CompileOptions left = options;
   left.backend = SplitDelegates(options.backend).first;
   left.division = {};
+  left.division.at = options.division.at;
+  return left;
+}
+
+std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions& options) {
+  const Pipeline pipeline = PipelineOf(options, *GetBackend(options.backend), true);
+  CompileOptions left = Undivided(options);
   Divided divided = ChooseDivision(graph, pipeline, left);
   graph = Graph();  // what it holds may be held in a file (MapDelegatedConstants)
   left = options;
@@ -412,6 +423,14 @@ std::shared_ptr<const Program> CompileDivided(Graph graph, const CompileOptions&
 }
 
 }  // namespace
+
+std::vector<DivisionTime> TimeDivisions(const Graph& graph, const CompileOptions& options,
+                                        const std::vector<std::string>& choices) {
+  WEFT_CHECK(!SplitDelegates(options.backend).second.empty(), kUsage,
+             "'{}' names no delegates to divide a graph with", options.backend);
+  const Pipeline pipeline = PipelineOf(options, *GetBackend(options.backend), true);
+  return TimesOfDivisions(graph, pipeline, Undivided(options), choices);
+}
 
 std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options) {
   return WithMemoryTo("compile the graph", {}, [&] {

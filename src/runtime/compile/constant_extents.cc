@@ -37,6 +37,9 @@ std::vector<std::string> ExtentSymbols(const Graph& graph) {
   return {names.begin(), names.end()};
 }
 
+namespace {
+
+/// Of symbols, where attributes of nodes name them.
 void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g) {
   for (const NodePtr& n : g->TopoOrder()) {
     std::vector<std::pair<std::string, Shape>> changed;
@@ -56,15 +59,22 @@ void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g) {
   }
 }
 
+}  // namespace
+
+Graph WithValues(Graph g, const std::unordered_map<SymInt, SymInt>& values,
+                 const PassOptions& passes) {
+  GiveValues(values, &g);
+  for (const char* attr : {"shape", "value", "facts", "resolved", "introduced"}) g.DropAttr(attr);
+  return ProvideTypes(std::move(g), passes);
+}
+
 Graph AtExtents(Graph g, const SymBindings& extents, const PassOptions& passes) {
   for (const NodePtr& v : InputsAndState(g))  // some declare theirs as text
     if (const std::optional<Shape> s = DeclaredShape(v); s && s->has_rank() && !s->is_static())
       g.SetAttr(v, "shape", *s);
   std::unordered_map<SymInt, SymInt> values;
   for (const auto& [name, value] : extents) values.emplace(SymInt::Symbol(name), value);
-  GiveValues(values, &g);
-  for (const char* attr : {"shape", "value", "facts", "resolved", "introduced"}) g.DropAttr(attr);
-  return ProvideTypes(std::move(g), passes);
+  return WithValues(std::move(g), values, passes);
 }
 
 bool CompilesPerExtents(const Graph& graph, const Backend& backend) {

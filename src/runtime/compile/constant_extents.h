@@ -13,8 +13,9 @@ namespace weft {
 
 /// Symbols of the dimensions of inputs and state variables, sorted.
 std::vector<std::string> ExtentSymbols(const Graph& graph);
-/// Of symbols, where attributes of nodes name them.
-void GiveValues(const std::unordered_map<SymInt, SymInt>& values, Graph* g);
+/// The graph with values for symbols, wherever nodes name them, with types and shapes.
+Graph WithValues(Graph graph, const std::unordered_map<SymInt, SymInt>& values,
+                 const PassOptions& passes);
 /// The graph at these extents of inputs and state variables, with types and shapes.
 Graph AtExtents(Graph graph, const SymBindings& extents, const PassOptions& passes);
 

@@ -3,14 +3,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <unordered_map>
 
+#include "constant_extents.h"
+#include "division_costs.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/module/delegate.h"
-#include "weft/core/op/op.h"
 #include "weft/core/text/text.h"
 #include "weft/runtime/inputs/sample_inputs.h"
 #include "weft/runtime/pipelines.h"
@@ -28,8 +28,12 @@ namespace {
 /// Seconds that the timing of one division takes, and how much faster another has to be than none.
 constexpr double kSeconds = 0.5, kGain = 1.01;
 constexpr int kLeastRounds = 2, kMostRounds = 50, kTurn = 6;
-/// What a node that the arithmetic is in weighs among those that it is fused with.
-constexpr double kHeavy = 20;
+/// Divisions whose times tell what a border costs: few and many of them.
+const char* const kTelling[] = {"alternate:4", "alternate:16"};
+/// Factors of what a border costs at which cheapest divisions are tried: the estimate may err.
+constexpr double kBorderFactors[] = {0.5, 1, 2, 4};
+/// By which costs of an engine are corrected at most, so that they add up to the time of a run.
+constexpr double kLeastFactor = 0.25, kMostFactor = 4;
 
 /// A division as an option of the pass and the costs that it goes by.
 struct Choice {
@@ -49,15 +53,17 @@ class Chooser {
     }
     options_.division.choice = "all";
     options_.memory.budget = {};
+    const SymBindings at = std::move(options_.division.at);
     graph_ = Through(head, graph);
     for (const NodePtr& n : graph_.TopoOrder())
       if (!n->is_variable() && !Graph::ConstantOf(NodeEntry(n))) nodes_.push_back(n);
     for (const Option& o : tail_.passes().front().options)
       if (o.name == "to") engines_ = ParseDelegates(std::get<std::string>(o.value));
-    const ChosenDims chosen = ChooseDims(graph, options_.memory.hints);
+    const ChosenDims chosen = ChooseDims(graph, at.empty() ? options_.memory.hints : at);
     WEFT_CHECK(chosen.failure.empty(), kBadBinding, "no dimensions to time the model at: {}",
                chosen.failure);
     bindings_ = chosen.bindings;
+    sized_ = AtExtents(graph_, bindings_, options_.passes);
   }
 
   Divided Run() {
@@ -68,6 +74,25 @@ class Chooser {
     const Choice best = Race();
     cache.StoreText(key, Text(best));
     return By(best);
+  }
+
+  std::vector<DivisionTime> Times(const std::vector<std::string>& choices) {
+    const Measured m = Measure();
+    std::vector<Runner> runners;
+    std::vector<Runner*> all;
+    std::vector<DivisionTime> times(choices.size());
+    for (size_t k = 0; k < choices.size(); ++k) {
+      DivisionTime& t = times[k];
+      const DivisionSample s = SampleOf(m.costed, choices[k], &t.regions);
+      t.choice = choices[k];
+      t.tensors = int64_t(s.tensors), t.bytes = int64_t(s.bytes);
+      t.estimate_us = s.nodes_us + m.border.Of(s);
+      runners.push_back(RunnerOf({choices[k], {}}, m.costed));
+    }
+    for (Runner& r : runners) all.push_back(&r);
+    Time(all);
+    for (size_t k = 0; k < choices.size(); ++k) times[k].us = runners[k].us;
+    return times;
   }
 
  private:
@@ -104,69 +129,46 @@ class Chooser {
 
   // ---- costs ----
 
-  /// Rows of a profile on the nodes that they stand for.
-  class Costs {
-   public:
-    explicit Costs(const std::vector<NodePtr>& nodes) : nodes_(nodes), us_(nodes.size(), -1) {
-      for (size_t i = 0; i < nodes.size(); ++i)
-        for (const std::string& name : NamesOf(nodes[i]))
-          if (!name.empty()) by_name_[name].push_back(i);
-    }
-    /// Those that have one of the names.
-    std::set<size_t> Find(const std::vector<std::string>& names) const {
-      std::set<size_t> all;
-      for (const std::string& name : names)
-        if (const auto it = by_name_.find(name); it != by_name_.end())
-          all.insert(it->second.begin(), it->second.end());
-      return all;
-    }
-    /// False where no node has one of the names.
-    bool Add(const std::vector<std::string>& names, double us) {
-      const std::set<size_t> all = Find(names);
-      double weight = 0;
-      for (const size_t i : all) weight += WeightOf(nodes_[i]);
-      for (const size_t i : all) Add(i, us * WeightOf(nodes_[i]) / weight);
-      return !all.empty();
-    }
-    void Add(size_t i, double us) { us_[i] = Known(i) + us; }
-    double operator[](size_t i) const { return us_[i]; }
-    double Known(size_t i) const { return std::max(us_[i], 0.0); }  ///< 0 where nothing is
-    static std::vector<std::string> NamesOf(const NodePtr& n) {
-      std::vector<std::string> names{n->attrs.name};
-      if (n->origin()) names.insert(names.end(), n->origin()->begin(), n->origin()->end());
-      return names;
-    }
-
-   private:
-    static double WeightOf(const NodePtr& n) { return n->op()->has("FFlops") ? kHeavy : 1; }
-    const std::vector<NodePtr>& nodes_;
-    std::vector<double> us_;  ///< by node; negative: nothing is known
-    std::unordered_map<std::string, std::vector<size_t>> by_name_;
-  };
-  static std::vector<std::string> NamesOf(const StepTime& row) {
-    std::vector<std::string> names = Split(row.name, ',');
-    for (std::string& name : names) name = std::string(Trim(name));
-    if (row.origin) names.insert(names.end(), row.origin->begin(), row.origin->end());
-    return names;
-  }
   std::vector<ProfileRow> ProfileOf(const std::shared_ptr<const Program>& program) const {
     Session session(program);
     return ProfileSteps([&] { return session.Profile(inputs_); }, Machine());
   }
-  /// What nodes cost with an engine: by its own rows, and where it has none, as nodes cost here, in
-  /// the proportion in which the region as a whole does.
-  static void AddTheirs(const std::vector<ProfileRow>& rows, const Costs& ours, Costs* theirs) {
-    for (size_t r = 0; r < rows.size(); ++r) {
-      if (rows[r].kind != "delegate") continue;
-      double left = rows[r].duration;
-      for (size_t k = r + 1; k < rows.size() && rows[k].kind == "engine"; ++k)
-        if (!theirs->Add(NamesOf(rows[k]), rows[k].duration)) left += rows[k].duration;
-      const std::set<size_t> inside = ours.Find(NamesOf(rows[r]));
-      double sum = 0;
-      for (const size_t i : inside) sum += ours.Known(i);
-      for (const size_t i : inside)
-        theirs->Add(i, left * (sum > 0 ? ours.Known(i) / sum : 1 / double(inside.size())));
+  /// `sized_` with what is known of costs.
+  Graph Costed(const NodeCosts& ours, const std::vector<NodeCosts>& theirs,
+               const BorderCosts& border) const {
+    NodeMap<Floats> costs;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Floats row{std::vector<double>{ours.Known(i)}};
+      for (const NodeCosts& c : theirs) row.push_back(c[i]);
+      costs.set(nodes_[i], std::move(row));
     }
+    Graph g = sized_;
+    g.SetAttr("delegate_costs", std::move(costs));
+    g.SetAttr("delegate_border_costs",
+              Floats{std::vector<double>{border.tensor_us, border.mib_us}});
+    return g;
+  }
+  /// What the pass says of a division of a graph with costs.
+  DivisionSample SampleOf(const Graph& costed, const std::string& choice, int64_t* regions) const {
+    PassOptions passes = options_.passes;
+    std::vector<PassRecord> records;
+    passes.records = &records;
+    passes.target = GetBackend(options_.backend)->target();
+    PassSpec divide = PipelineOf("all", {}).passes().front();
+    for (Option& o : divide.options) {
+      if (o.name == "choice" && choice != "none") o.value = choice;
+      if (o.name == "most" && choice == "none") o.value = int64_t{0};
+    }
+    ApplyPasses(costed, {divide}, passes);
+    DivisionSample s;
+    for (PassRecord& r : records) {
+      if (r.name != divide.name) continue;
+      s.nodes_us = double(r.statistics["nodes_ns"]) / 1000;
+      s.tensors = double(r.statistics["border_tensors"]);
+      s.bytes = double(r.statistics["border_bytes"]);
+      if (regions) *regions = r.statistics["regions"];
+    }
+    return s;
   }
 
   // ---- the race ----
@@ -184,12 +186,12 @@ class Chooser {
   }
   /// In turns of several runs, so that what else the machine does hits all alike, and each finds
   /// the caches as it left them.
-  void Time(std::vector<Runner>* runners) const {
+  void Time(const std::vector<Runner*>& runners) const {
     std::vector<Session> sessions;
-    std::vector<std::vector<std::shared_ptr<Tensor>>> outputs(runners->size());
-    for (const Runner& r : *runners) sessions.emplace_back(r.program);
+    std::vector<std::vector<std::shared_ptr<Tensor>>> outputs(runners.size());
+    for (const Runner* r : runners) sessions.emplace_back(r->program);
     const Timer all;
-    const double most = kSeconds * double(runners->size());
+    const double most = kSeconds * double(runners.size());
     for (int round = 0; round < kMostRounds; ++round) {
       if (round >= kLeastRounds && all.seconds() > most) break;
       for (size_t k = 0; k < sessions.size(); ++k)
@@ -197,50 +199,96 @@ class Chooser {
           RequestScope::Poll();
           const Timer one;
           sessions[k].RunInto(inputs_, &outputs[k]);
-          if (run > 0) (*runners)[k].us = std::min((*runners)[k].us, 1000 * one.milliseconds());
+          if (run > 0) runners[k]->us = std::min(runners[k]->us, 1000 * one.milliseconds());
         }
     }
   }
-  Choice Race() {
+  /// Programs without delegates and with all that they take, their times, and what these and a few
+  /// other divisions tell of costs.
+  struct Measured {
+    std::vector<Runner> runners;  ///< none, all
+    Graph costed;
+    BorderCosts border;
+  };
+  Measured Measure() {
+    Measured m;
     inputs_ = SampleInputs(given_, 1, bindings_);
-    std::vector<Runner> runners;
-    runners.push_back(RunnerOf({"none", {}}, graph_));
-    Costs ours(nodes_);
-    for (const StepTime& row : ProfileOf(runners[0].program)) ours.Add(NamesOf(row), row.duration);
-    std::vector<Costs> theirs;
+    m.runners.push_back(RunnerOf({"none", {}}, graph_));
+    NodeCosts ours(nodes_);
+    ours.AddOurs(ProfileOf(m.runners[0].program));
+    std::vector<NodeCosts> theirs;
     for (DelegateSpec engine : engines_) {
       // Rows of its own cost time, so an engine is asked to tell them only here.
       if (const auto it = engine.options.find("profile"); it != engine.options.end())
         it->second = "1";
       theirs.emplace_back(nodes_);
-      AddTheirs(ProfileOf(Made(graph_, PipelineOf("all", engine.ToString()))), ours,
-                &theirs.back());
+      theirs.back().AddTheirs(ProfileOf(Made(graph_, PipelineOf("all", engine.ToString()))), ours);
     }
-    runners.push_back(RunnerOf({"all", {}}, graph_));
-    NodeMap<Floats> costs;
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      Floats row{std::vector<double>{ours.Known(i)}};
-      for (const Costs& c : theirs) row.push_back(c[i]);
-      costs.set(nodes_[i], std::move(row));
+    m.runners.push_back(RunnerOf({"all", {}}, graph_));
+    std::vector<Runner> telling;
+    m.costed = Costed(ours, theirs, {});
+    if (nodes_.size() > 1)
+      for (const char* choice : kTelling) telling.push_back(RunnerOf({choice, {}}, m.costed));
+    std::vector<Runner*> all{&m.runners[0], &m.runners[1]};
+    for (Runner& r : telling) all.push_back(&r);
+    Time(all);
+    // Profiles tell proportions; whole runs tell how long all takes.
+    const auto factor = [&](const Runner& runner, double held) {
+      const double us = SampleOf(m.costed, runner.choice.name, nullptr).nodes_us - held;
+      return us > 0 ? std::clamp((runner.us - held) / us, kLeastFactor, kMostFactor) : 1.0;
+    };
+    ours.Scale(factor(m.runners[0], 0));
+    m.costed = Costed(ours, theirs, {});
+    const double kept = KeptUs(m.costed, ours);
+    const double scale = factor(m.runners[1], kept);
+    for (NodeCosts& c : theirs) c.Scale(scale);
+    m.costed = Costed(ours, theirs, {});
+    std::vector<DivisionSample> samples;
+    for (const Runner& r : telling) {
+      samples.push_back(SampleOf(m.costed, r.choice.name, nullptr));
+      samples.back().us = r.us;
     }
-    Graph costed = graph_;
-    costed.SetAttr("delegate_costs", std::move(costs));
-    if (const Choice cheapest{"auto", SidesIn(costed)}; !cheapest.sides.empty())
-      runners.push_back(RunnerOf(cheapest, WithSides(cheapest)));
-    Time(&runners);
+    m.border = FitBorders(samples);
+    m.costed = Costed(ours, theirs, m.border);
+    WEFT_LOG(kInfo, "a tensor that crosses a border costs {:.1f} us and {:.1f} us a MiB",
+             m.border.tensor_us, m.border.mib_us);
+    return m;
+  }
+  /// What nodes take that stay with us where delegates get all that they take.
+  double KeptUs(const Graph& costed, const NodeCosts& ours) const {
+    const std::vector<int> sides = SidesBy("all", costed);
+    double us = 0;
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (sides[i] < 0) us += ours.Known(i);
+    return us;
+  }
+  Choice Race() {
+    Measured m = Measure();
+    for (const double factor : kBorderFactors) {
+      Graph g = m.costed;
+      g.SetAttr("delegate_border_costs",
+                Floats{std::vector<double>{m.border.tensor_us * factor, m.border.mib_us * factor}});
+      const Choice cheapest{"auto", RunsOf(SidesBy("auto", g))};
+      const auto alike = [&](const Runner& r) { return r.choice.sides == cheapest.sides; };
+      if (!cheapest.sides.empty() && std::none_of(m.runners.begin(), m.runners.end(), alike))
+        m.runners.push_back(RunnerOf(cheapest, WithSides(cheapest)));
+    }
+    std::vector<Runner*> all;
+    for (Runner& r : m.runners) all.push_back(&r);
+    Time(all);
     size_t best = 0;
-    for (size_t k = 0; k < runners.size(); ++k) {
-      WEFT_LOG(kInfo, "division '{}': {:.1f} us", runners[k].choice.name, runners[k].us);
-      if (runners[k].us * (best == 0 ? kGain : 1) < runners[best].us) best = k;
+    for (size_t k = 0; k < m.runners.size(); ++k) {
+      WEFT_LOG(kInfo, "division '{}': {:.1f} us", m.runners[k].choice.name, m.runners[k].us);
+      if (m.runners[k].us * (best == 0 ? kGain : 1) < m.runners[best].us) best = k;
     }
-    return runners[best].choice;
+    return m.runners[best].choice;
   }
 
   // ---- sides ----
 
-  /// What the pass chooses by costs: each node's side, in runs. Empty: nothing is given away.
-  std::vector<std::pair<int, int>> SidesIn(const Graph& costed) const {
-    const Graph divided = Through({PipelineOf("auto", {}).passes().front()}, costed);
+  /// What the pass chooses: each node's side.
+  std::vector<int> SidesBy(const std::string& choice, const Graph& costed) const {
+    const Graph divided = Through({PipelineOf(choice, {}).passes().front()}, costed);
     std::unordered_map<std::string, int> side_of;
     for (const NodePtr& n : divided.TopoOrder()) {
       if (!IsOp(n, builtin::kDelegated)) continue;
@@ -249,21 +297,25 @@ class Chooser {
       for (size_t k = 0; k < engines_.size(); ++k)
         if (engines_[k].ToString() == name) side = int(k);
       for (const NodePtr& inside : n->attr<GraphPtr>("body")->TopoOrder())
-        for (const std::string& s : Costs::NamesOf(inside))
+        for (const std::string& s : NodeCosts::NamesOf(inside))
           if (!s.empty()) side_of[s] = side;
     }
-    std::vector<std::pair<int, int>> runs;
-    bool any = false;
+    std::vector<int> sides;
     for (const NodePtr& n : nodes_) {
-      const std::vector<std::string> names = Costs::NamesOf(n);
-      int side = -1;
-      for (const std::string& s : names)
-        if (const auto it = side_of.find(s); it != side_of.end()) side = it->second;
-      any = any || side >= 0;
+      sides.push_back(-1);
+      for (const std::string& s : NodeCosts::NamesOf(n))
+        if (const auto it = side_of.find(s); it != side_of.end()) sides.back() = it->second;
+    }
+    return sides;
+  }
+  /// Sides and how many nodes in order have them. Empty: nothing is given away.
+  static std::vector<std::pair<int, int>> RunsOf(const std::vector<int>& sides) {
+    std::vector<std::pair<int, int>> runs;
+    for (const int side : sides) {
       if (runs.empty() || runs.back().first != side) runs.emplace_back(side, 0);
       ++runs.back().second;
     }
-    if (!any) runs.clear();
+    if (std::all_of(sides.begin(), sides.end(), [](int side) { return side < 0; })) runs.clear();
     return runs;
   }
   /// With costs that leave the pass no other choice.
@@ -327,6 +379,7 @@ class Chooser {
   const Graph& given_;
   Pipeline tail_;  ///< from the pass Delegate on
   Graph graph_;    ///< as it comes to it
+  Graph sized_;    ///< the same with numbers for extents, those that it is timed at
   std::vector<NodePtr> nodes_;
   std::vector<DelegateSpec> engines_;
   SymBindings bindings_;
@@ -338,6 +391,12 @@ class Chooser {
 Divided ChooseDivision(const Graph& graph, const Pipeline& pipeline,
                        const CompileOptions& options) {
   return Chooser(graph, pipeline, options).Run();
+}
+
+std::vector<DivisionTime> TimesOfDivisions(const Graph& graph, const Pipeline& pipeline,
+                                           const CompileOptions& options,
+                                           const std::vector<std::string>& choices) {
+  return Chooser(graph, pipeline, options).Times(choices);
 }
 
 }  // namespace weft

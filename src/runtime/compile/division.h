@@ -3,7 +3,7 @@
 
 #include "weft/core/graph/graph.h"
 #include "weft/core/pass/pass.h"
-#include "weft/runtime/program/program.h"
+#include "weft/runtime/program/division.h"
 
 namespace weft {
 
@@ -20,5 +20,9 @@ struct Divided {
 /// extents, threads, processor and the delegates' versions. `options` name the backend without
 /// delegates.
 Divided ChooseDivision(const Graph& graph, const Pipeline& pipeline, const CompileOptions& options);
+/// The same for divisions that are named; TimeDivisions.
+std::vector<DivisionTime> TimesOfDivisions(const Graph& graph, const Pipeline& pipeline,
+                                           const CompileOptions& options,
+                                           const std::vector<std::string>& choices);
 
 }  // namespace weft

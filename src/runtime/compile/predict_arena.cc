@@ -19,15 +19,21 @@ int64_t PeakOf(const Graph& graph, const CompileOptions& options, Backend& backe
   PassOptions passes;
   passes.target = backend.target();
   passes.limits = options.passes.limits;
-  const Pipeline pipeline = Pipeline::Parse(backend.support_pipeline());
-  const Graph g =
-      ProvideTypes(ApplyPasses(AtExtents(graph, bindings, passes), pipeline, passes), passes);
-  const std::optional<int64_t> peak = backend.PredictPeak(g);
+  const std::optional<int64_t> peak =
+      backend.PredictPeak(SupportGraph(graph, backend, bindings, passes, true));
   WEFT_CHECK(peak, kUnsupported, "the backend {} plans nothing before it compiles", backend.name());
   return *peak;
 }
 
 }  // namespace
+
+Graph SupportGraph(Graph graph, const Backend& backend, const SymBindings& bindings,
+                   const PassOptions& passes, bool at_extents) {
+  if (at_extents || backend.constant_extents())
+    graph = AtExtents(std::move(graph), bindings, passes);
+  const Pipeline pipeline = Pipeline::Parse(backend.support_pipeline());
+  return ProvideTypes(ApplyPasses(std::move(graph), pipeline, passes), passes);
+}
 
 PredictedArena PredictArena(Graph graph, const CompileOptions& options,
                             const SymBindings& bindings) {

@@ -14,6 +14,7 @@
 #include "weft/core/graph/graph_attr_types.h"
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
+#include "weft/runtime/backend/team_rest.h"
 #include "weft/runtime/delegate_counts.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/program/profile.h"
@@ -104,11 +105,9 @@ RegionBody BodyFor(const ComputeRequest& q) {
     if (!is_static(i)) g.SetAttr(left.back(), "shape", Shape::OfInts(q.input_dims[i]));
   }
   g.SetInputs(left);
-  GiveValues(known, &g);
-  for (const char* attr : {"shape", "value", "facts"}) g.DropAttr(attr);
   PassOptions plain;
   plain.verify = false;
-  g = ApplyPasses(ProvideTypes(std::move(g), plain), FoldingPipeline(), plain);
+  g = ApplyPasses(WithValues(std::move(g), known, plain), FoldingPipeline(), plain);
   out.graph = std::make_shared<const Graph>(ProvideTypes(std::move(g), plain));
   return out;
 }
@@ -118,6 +117,7 @@ SharedEngine::SharedEngine(DelegateSpec spec, std::shared_ptr<DelegateEngine> en
       engine_(std::move(engine)),
       body_(std::move(body)),
       concurrent_(spec_.delegate->traits().concurrent),
+      own_threads_(spec_.delegate->traits().own_threads),
       description_(fmt::format("{} {}: {} nodes", spec_.ToString(), spec_.delegate->Version(),
                                NodesIn(*body_))) {
   // What cannot be prepared is known before a run.
@@ -151,7 +151,9 @@ void SharedEngine::Run(const std::vector<DelegateTensor>& inputs,
   if (!concurrent_) turn.lock();
   std::unique_ptr<DelegateInstance> instance = Take();
   // An instance whose run failed is not used again.
-  const int64_t copied = instance->Run(inputs, outputs, stream);
+  int64_t copied = 0;
+  const auto run = [&] { copied = instance->Run(inputs, outputs, stream); };
+  own_threads_ ? RunAsTeamSleeps(run) : run();
   CountDelegateRun(copied);
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(instance));

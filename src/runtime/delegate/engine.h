@@ -41,7 +41,7 @@ class SharedEngine {
   const DelegateSpec spec_;
   const std::shared_ptr<DelegateEngine> engine_;
   const GraphPtr body_;  ///< keeps the address that it is found by
-  const bool concurrent_;
+  const bool concurrent_, own_threads_;
   const std::string description_;
   std::mutex mutex_, turn_;
   std::vector<std::unique_ptr<DelegateInstance>> idle_;

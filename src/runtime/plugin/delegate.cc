@@ -131,6 +131,7 @@ class PluginDelegate final : public Delegate {
     DelegateTraits t;
     t.concurrent = d_->def.flags & WEFT_DELEGATE_CONCURRENT;
     t.deterministic = d_->def.flags & WEFT_DELEGATE_DETERMINISTIC;
+    t.own_threads = d_->def.flags & WEFT_DELEGATE_OWN_THREADS;
     t.any_extents = d_->def.flags & WEFT_DELEGATE_ANY_EXTENTS;
     t.streams = d_->def.flags & WEFT_DELEGATE_STREAMS;
     t.memory = int16_t(d_->def.device);
@@ -180,7 +181,8 @@ class PluginDelegate final : public Delegate {
  private:
   template <class F>
   static void With(const DelegateRegion& region, F f) {
-    const WeftGraph body(*region.body);
+    WeftGraph body(*region.body);
+    body.shows_once = true;
     const WeftDelegateOptions options{&region.options};
     WeftRegion r{};
     r.struct_size = sizeof r;

@@ -144,8 +144,7 @@ const WeftView* ConstantOf(const WeftGraph* g, WeftEntry entry) {
     const NodeEntry e = Checked(g, entry);
     const TensorPtr t = e ? Graph::ConstantOf(e) : nullptr;
     if (!t || t->dtype() == DType::kString) return;
-    // Who copies one constant after another does not hold all of a mapped file.
-    if (g->shown && g->shown != t && g->shown->num_bytes() >= kLarge)
+    if (g->shows_once && g->shown && g->shown != t && g->shown->num_bytes() >= kLarge)
       ReleaseMapped(g->shown->data(), g->shown->num_bytes());
     g->shown = t;
     g->constant.Set(t->dtype(), t->dims(), t->data());

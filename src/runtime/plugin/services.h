@@ -119,6 +119,9 @@ struct WeftGraph {
   // What functions of the table have given out.
   mutable weft::plugin::View constant;
   mutable weft::TensorPtr shown;  ///< what it is a view of
+  /// Pages of a mapped constant go when the next one is shown: who compiles a part for an engine
+  /// copies one after another, and would hold all of the file.
+  bool shows_once = false;
   mutable std::string onnx, file;
   mutable std::unique_ptr<weft::ScratchFolder> folder;  ///< of `file`
 };

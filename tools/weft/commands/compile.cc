@@ -180,9 +180,10 @@ int RunCompile(const Args& a) {
   WEFT_CHECK(a.report.empty(), kUnsupported, "--report: programs for '{}' have no page to write",
              a.target);
   const DivisionOptions division = a.delegates.Division();
-  const Pipeline pipeline = WithDelegates(
-      a.passes.empty() ? StandardPipeline({PipelineEnd::kCode}) : ParsePipeline(a.passes),
-      a.delegates.to, division.choice, division.only);
+  Pipeline given =
+      a.passes.empty() ? StandardPipeline({PipelineEnd::kCode}) : ParsePipeline(a.passes);
+  if (a.passes.empty() && !a.delegates.to.empty()) given = WithoutQuantised(given);
+  const Pipeline pipeline = WithDelegates(given, a.delegates.to, division.choice, division.only);
   const MemoryOptions memory = a.memory.Check();
   const Graph graph = ReadToCompile(a);
   std::vector<PassRecord> records;

@@ -12,6 +12,7 @@
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/core/plan/storage.h"
+#include "weft/runtime/program/division.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 #include "weft/support/table.h"
@@ -77,10 +78,32 @@ std::string Names(const std::vector<std::string>& all) {
 }
 std::string UsOrDash(double us) { return us < 0 ? "-" : fmt::format("{:.1f}", us); }
 
+int PrintTimes(const std::vector<DivisionTime>& times, const SymBindings& bindings, bool as_json) {
+  if (as_json) {
+    Json list = Json::array();
+    for (const DivisionTime& t : times)
+      list.push_back({{"choice", t.choice},
+                      {"regions", t.regions},
+                      {"border_tensors", t.tensors},
+                      {"border_bytes", t.bytes},
+                      {"estimate_us", t.estimate_us},
+                      {"us", t.us}});
+    PrintJson({{"divisions", std::move(list)}, {"bindings", BindingsJson(bindings)}});
+    return 0;
+  }
+  Table table({"division", ">regions", ">tensors", ">bytes", ">estimate us", ">us", ">error"});
+  for (const DivisionTime& t : times)
+    table.AddRow({t.choice, fmt::format("{}", t.regions), fmt::format("{}", t.tensors),
+                  FormatBytes(t.bytes), UsOrDash(t.estimate_us), UsOrDash(t.us),
+                  fmt::format("{:+.1f} %", 100 * (t.estimate_us / t.us - 1))});
+  PrintText(table.ToString());
+  return 0;
+}
+
 }  // namespace
 
-int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
-                    const DelegateArgs& delegates) {
+int InspectDivision(const ModelArgs& model, const InputArgs& inputs, const DelegateArgs& delegates,
+                    const std::vector<std::string>& choices) {
   const Limits limits = model.Check();
   Engine engine = ParseEngine(EngineName(kDefaultBackend, delegates));
   engine.division = delegates.Division();
@@ -88,6 +111,14 @@ int InspectDivision(const ModelArgs& model, const InputArgs& inputs,
   InputArgs random = inputs;
   random.random = true;
   const RunInputs made = MakeInputs(graph, random, limits);
+  engine.division.at = made.dims.bindings;
+  if (!choices.empty()) {
+    CompileOptions options;
+    options.backend = engine.backend;
+    options.division = engine.division;
+    options.passes.limits = limits;
+    return PrintTimes(TimeDivisions(graph, options, choices), made.dims.bindings, model.json);
+  }
   const auto program = CompileProgram(graph, engine, 0, limits);
   Session session(program);
   const std::vector<TensorPtr> fed = OrderInputs(*program, made.tensors);

@@ -7,6 +7,8 @@ namespace weft::tool {
 
 /// Prints every region with its nodes, the bytes that cross its borders, what its delegate thinks
 /// that it takes, and what it takes. Returns the exit code.
-int InspectDivision(const ModelArgs& model, const InputArgs& inputs, const DelegateArgs& delegates);
+/// Where choices are named: what each takes by costs, and what it did take (TimeDivisions).
+int InspectDivision(const ModelArgs& model, const InputArgs& inputs, const DelegateArgs& delegates,
+                    const std::vector<std::string>& choices);
 
 }  // namespace weft::tool

@@ -35,6 +35,7 @@ struct Args {
   std::string support;
   MemoryReportArgs memory;
   DelegateArgs delegates;
+  std::string divisions;
 };
 
 struct Io {
@@ -63,6 +64,7 @@ struct Report {
   int64_t arena_bytes = -1;
   bool arena_at_most = false;
   std::string arena_error, peak_backend;
+  bool peak_asked = false;  ///< a backend was asked about
   std::vector<UnknownShape> unknown;
   std::vector<RuntimeExtent> runtime_extents;
 };
@@ -243,7 +245,17 @@ Report Inspect(const Graph& imported, const Args& a, bool partly) {
   FindUnknowns(g, &r);
   CountFlops(imported, g, given, &r);
   r.peak_backend = PeakBackend(a.support);
+  r.peak_asked = r.peak_backend != kDefaultBackend;
   PredictPeak(imported, a.model.Check(), &r);
+  if (!r.arena_error.empty() && r.peak_backend != kDefaultBackend) {
+    // Some plan nothing before they compile, the interpreter nothing at all.
+    const Report asked = r;
+    r.arena_error.clear();
+    r.peak_backend = kDefaultBackend;
+    PredictPeak(imported, a.model.Check(), &r);
+    if (!r.arena_error.empty())
+      r.peak_backend = asked.peak_backend, r.arena_error = asked.arena_error;
+  }
   return r;
 }
 
@@ -277,7 +289,8 @@ std::string ReportText(const Report& r) {
   if (r.flops_loops > 0)
     out += fmt::format(" (one iteration of {})", Plural(r.flops_loops, "loop"));
   out += "\n";
-  const std::string on = r.peak_backend == kDefaultBackend ? "" : " on " + r.peak_backend;
+  const std::string on =
+      r.peak_backend == kDefaultBackend && !r.peak_asked ? "" : " on " + r.peak_backend;
   out += r.arena_error.empty() ? fmt::format("peak     {}{} of intermediate results{}{}\n",
                                              r.arena_at_most ? "at most " : "",
                                              FormatBytes(r.arena_bytes), on, BoundAt(r))
@@ -397,7 +410,11 @@ bool IsDelegate(const std::string& name) {
 }
 
 int RunInspect(const Args& a) {
-  if (!a.delegates.to.empty()) return InspectDivision(a.model, a.inputs, a.delegates);
+  if (!a.delegates.to.empty()) {
+    std::vector<std::string> choices = Split(a.divisions, ',');
+    if (a.divisions.empty()) choices.clear();
+    return InspectDivision(a.model, a.inputs, a.delegates, choices);
+  }
   if (a.memory.asked) return InspectMemory(a.model, a.inputs, a.memory);
   WEFT_CHECK(
       a.memory.html.empty() && a.memory.memory.budget.empty() && a.memory.memory.hints.empty(),
@@ -469,6 +486,9 @@ Command MakeInspect(Options& parent) {
       "run");
   AddMemoryReport(app, &a->memory);
   AddDelegates(app, &a->delegates);
+  app.Add("--divisions C,C..", &a->divisions,
+          "with --delegate: what divisions by these choices (none, too) take by costs of nodes and "
+          "borders, and what they take timed whole");
   return {app, [a] { return RunInspect(*a); }};
 }
 

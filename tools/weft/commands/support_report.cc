@@ -12,9 +12,9 @@
 #include "weft/core/pass/body_types.h"
 #include "weft/core/pass/provide.h"
 #include "weft/runtime/backend/backend.h"
-#include "weft/runtime/inputs/input_role.h"
 #include "weft/runtime/pipelines.h"
 #include "weft/runtime/placement.h"
+#include "weft/runtime/program/predict_arena.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -126,9 +126,7 @@ Support FindSupport(const Graph& graph, const std::vector<Finding>& findings, co
   options.target = target;
   if (!target.traits().kernels) {
     const std::shared_ptr<Backend> backend = GetBackend(target.name());
-    Graph g = backend->constant_extents() ? AtDims(graph, dims) : graph;
-    g = ApplyPasses(std::move(g), Pipeline::Parse(backend->support_pipeline()), options);
-    Judge(ProvideTypes(std::move(g), options), *backend, &judged.unsupported);
+    Judge(SupportGraph(graph, *backend, dims, options, false), *backend, &judged.unsupported);
     return {ListOf(std::move(judged.unsupported)), {}, {}};
   }
   const Pipeline passes = StandardPipeline({PipelineEnd::kSimplified});

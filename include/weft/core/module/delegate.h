@@ -40,6 +40,7 @@ struct DelegateTraits {
   bool concurrent = false;     ///< several instances of one engine may run at a time
   bool deterministic = false;  ///< equal operands give equal bits
   bool any_extents = false;    ///< a region may be compiled before its symbols have values
+  bool own_threads = false;    ///< runs on threads of its own, not on OpenMP's: ours sleep then
   bool streams = false;        ///< gives work to the stream of a run; else it is done at its end
   int16_t memory = MemoryPlace::kHost;  ///< MemoryPlace::kind of operands
 };

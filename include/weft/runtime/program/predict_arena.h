@@ -1,6 +1,7 @@
 /// predict_arena.h: what a run takes of memory, before anything is compiled or run.
 #pragma once
 
+#include "weft/runtime/backend/backend.h"
 #include "weft/runtime/program/program.h"
 
 namespace weft {
@@ -19,5 +20,11 @@ struct PredictedArena {
 /// bound, and kBadBinding for a symbol without a value.
 WEFT_API PredictedArena PredictArena(Graph graph, const CompileOptions& options,
                                      const SymBindings& bindings);
+
+/// The graph that Backend::WhyNot and PredictPeak are asked about, with types and shapes: behind
+/// the backend's support_pipeline, and at these extents where it asks for constant ones or
+/// `at_extents` is set.
+WEFT_API Graph SupportGraph(Graph graph, const Backend& backend, const SymBindings& bindings,
+                            const PassOptions& passes, bool at_extents);
 
 }  // namespace weft

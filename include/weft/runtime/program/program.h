@@ -37,9 +37,10 @@ struct MemoryOptions {
 /// How a graph is divided between the backend and the delegates behind its name: options of the
 /// pass Delegate.
 struct DivisionOptions {
-  std::string choice = "all";  ///< all, auto, random
+  std::string choice = "all";  ///< all, auto, random ..
   std::string only;            ///< operators that may be given away, "Conv;MatMul"; empty: all
   int64_t most = -1;           ///< nodes that are given away, the first ones; -1: all that may be
+  SymBindings at;              ///< extents to time at; empty: the hinted ones, or likely ones
 };
 
 struct CompileOptions {

@@ -17,6 +17,7 @@
 #include <new>
 
 #include "backends/cpu/util/for_pieces.h"
+#include "backends/cpu/util/team_rest.h"
 #include "backends/cpu/util/threads.h"
 #include "weft/runtime/backend/run_again.h"
 #include "weft/support/check.h"
@@ -148,6 +149,7 @@ extern "C" __attribute__((visibility("default"))) void GOMP_parallel(Body body, 
                                                                      unsigned threads,
                                                                      unsigned flags) {
   static const auto next = reinterpret_cast<Parallel>(dlsym(RTLD_NEXT, "GOMP_parallel"));
+  weft::cpu::team_state = {true, true};
   weft::cpu::NanWatch* watch = weft::cpu::watching;
   if (!watch) {
     next(body, data, threads, flags);
