@@ -47,7 +47,7 @@ SUB_ROOMS = {
     "runtime": {
         "": [], "backend": [""], "plan": ["backend"], "binding": ["plan"], "memory": ["binding"], "program": ["memory"],
         "regions": ["program"], "own": ["program"], "compile": ["own", "inputs"], "saved": ["delegate"], "session": ["saved"],
-        "plugin": ["backend"], "inputs": [""], "delegate": ["compile"],
+        "plugin": ["backend"], "inputs": [""], "delegate": ["compile"], "quantise": ["compile"],
     },
     "backends/cpu": {
         "util": [], "launch": ["util"], "onednn": ["util"], "conv": ["onednn"], "pool": ["onednn"],

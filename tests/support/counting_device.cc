@@ -191,12 +191,12 @@ class CountingLauncher final : public DeviceLauncher {
   void Enqueue(DeviceStream& stream, void* const* buffers, const int64_t* dims) const override {
     ++CountingDevice::Get().launches;
     for (size_t i = 0; i < buffers_; ++i) Expect(buffers[i]);
-    static_cast<CountingStream&>(stream).Enqueue([cpu = cpu_,
-                                               b = std::vector<void*>(buffers, buffers + buffers_),
-                                               d = std::vector<int64_t>(dims, dims + dims_)] {
-      for (const void* p : b) Expect(p);
-      cpu->Launch(b.data(), d.data());
-    });
+    static_cast<CountingStream&>(stream).Enqueue(
+        [cpu = cpu_, b = std::vector<void*>(buffers, buffers + buffers_),
+         d = std::vector<int64_t>(dims, dims + dims_)] {
+          for (const void* p : b) Expect(p);
+          cpu->Launch(b.data(), d.data());
+        });
   }
 
  private:

@@ -34,6 +34,7 @@ Command MakeReduce(Options& parent);
 Command MakeRepro(Options& parent);
 Command MakeCache(Options& parent);
 Command MakePlan(Options& parent);
+Command MakeQuantise(Options& parent);
 
 /// Does what `weft ARGUMENTS..` does, but for reporting errors, which it throws; main.cc.
 int RunCommandLine(const std::vector<std::string>& arguments);

@@ -83,10 +83,11 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
         throw Answered();
       },
       "what a pass does, needs, provides; its options");
-  const Command commands[] = {MakeRun(app),    MakeBench(app),   MakeOpt(app),     MakeCompile(app),
-                              MakeGrad(app),   MakeInspect(app), MakeCompare(app), MakeCheck(app),
-                              MakeDoctor(app), MakePlugins(app), MakeBisect(app),  MakeReduce(app),
-                              MakeRepro(app),  MakeCache(app),   MakePlan(app)};
+  const Command commands[] = {
+      MakeRun(app),    MakeBench(app),   MakeOpt(app),     MakeCompile(app),
+      MakeGrad(app),   MakeInspect(app), MakeCompare(app), MakeCheck(app),
+      MakeDoctor(app), MakePlugins(app), MakeBisect(app),  MakeReduce(app),
+      MakeRepro(app),  MakeCache(app),   MakePlan(app),    MakeQuantise(app)};
   try {
     line.Parse(arguments);
   } catch (const Answered&) {

@@ -26,14 +26,11 @@
 /// Operators that only move elements, or choose among them (MaxPool), between a DequantizeLinear
 /// and a QuantizeLinear of equal scales move the 8-bit numbers themselves; a QuantizeLinear of what
 /// a DequantizeLinear with equal scales gives is what that has read. Both are exact.
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "codes.h"
 #include "products.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
+#include "weft/core/op/quantized_operands.h"
 #include "weft/core/target.h"
 
 namespace weft {
@@ -65,23 +62,6 @@ class Quantiser {
   }
 
  private:
-  /// Of whose inputs the first, or all, are elements of the result, and no others are.
-  static bool Moves(const NodePtr& n, size_t* data) {
-    static constexpr std::array<std::string_view, 12> kOfFirst{
-        "DepthToSpace", "Expand",       "Flatten", "Identity", "MaxPool",   "Reshape",
-        "Slice",        "SpaceToDepth", "Squeeze", "Tile",     "Transpose", "Unsqueeze"};
-    *data = 1;
-    for (std::string_view op : kOfFirst)
-      if (IsOp(n, op)) return !IsOp(n, "MaxPool") || !IsRead(n, 1);
-    *data = n->num_inputs();
-    return IsOp(n, "Concat");
-  }
-  static bool IsRead(const NodePtr& n, uint32_t output) {
-    return std::any_of(n->uses().begin(), n->uses().end(), [&](const Use& u) {
-      return !u.control && u.user->inputs[u.slot].index == output;
-    });
-  }
-
   void MoveCodes(const NodePtr& n) {
     const auto to = RoundedBy(edit_, n);
     if (!to || !to->by.single() || !to->x.node || to->x.index != 0 || !n->control_deps.empty())
@@ -94,7 +74,7 @@ class Quantiser {
     }
     const NodePtr move = to->x.node;
     size_t data = 0;
-    if (move->is_variable() || !Moves(move, &data) || !move->control_deps.empty() ||
+    if (move->is_variable() || !MovesElements(move, &data) || !move->control_deps.empty() ||
         g_.is_output(move))
       return;
     std::vector<NodeEntry> inputs(move->inputs.begin(), move->inputs.end());

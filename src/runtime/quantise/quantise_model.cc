@@ -1,0 +1,176 @@
+/// quantise_model.cc: see quantise_model.h.
+#include "weft/runtime/quantise/quantise_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "measure.h"
+#include "observed.h"
+#include "weft/core/graph/builtin_ops.h"
+#include "weft/runtime/pipelines.h"
+#include "weft/support/check.h"
+#include "weft/support/strings.h"
+
+namespace weft {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+int64_t ConstantBytes(const Graph& g) {
+  int64_t bytes = 0;
+  for (const NodePtr& n : g.TopoOrder())
+    if (const TensorPtr t = Graph::ConstantOf(NodeEntry(n))) bytes += t->num_bytes();
+  return bytes;
+}
+
+/// Rows of the pass's report by the names of its columns.
+class Rows {
+ public:
+  explicit Rows(const PassRecord& record) : record_(record), pass_(*PassEntry::Get(record.name)) {}
+  size_t size() const { return record_.report.size(); }
+  template <class T>
+  T Get(size_t row, const char* column) const {
+    for (size_t i = 0; i < pass_.report.size(); ++i)
+      if (pass_.report[i].first == column) return std::get<T>(record_.report[row][i]);
+    WEFT_THROW(kInternal, "{} does not report '{}'", record_.name, column);
+  }
+
+ private:
+  const PassRecord& record_;
+  const PassEntry& pass_;
+};
+
+class ModelQuantiser {
+ public:
+  ModelQuantiser(const Samples& samples, const QuantiseOptions& options)
+      : samples_(samples), options_(options), compile_(options.calibrate.compile) {}
+
+  QuantisedModel Run(const Graph& graph) {
+    Graph floats =
+        ApplyPasses(graph, StandardPipeline({PipelineEnd::kSimplified}), compile_.passes);
+    floats = Calibrate(std::move(floats), samples_, options_.calibrate);
+    if (options_.smooth >= 0) {
+      floats = ApplyPasses(std::move(floats), {{"SmoothQuant", {{"alpha", options_.smooth}}}},
+                           compile_.passes);
+      floats = Calibrate(std::move(floats), samples_, options_.calibrate);
+    }
+    std::vector<std::string> except = Split(options_.except, ';');
+    Insert(floats, except);
+    auto errors = MeasureLayers(floats, model_.graph, samples_, compile_);
+    if (const auto worst = Lossy(floats, errors); !worst.empty()) {
+      for (const auto& [name, db] : worst) except.push_back(name);
+      Insert(floats, except);
+      errors = MeasureLayers(floats, model_.graph, samples_, compile_);
+      for (QuantisedLayer& l : model_.layers)
+        for (const auto& [name, db] : worst)
+          if (l.name == name && !l.quantised()) {
+            l.own_db = db;
+            l.state = fmt::format("loses accuracy: {:.1f} dB, less than {}", db,
+                                  FormatDouble(options_.least_sqnr_db));
+          }
+    }
+    for (const NodePtr& n : floats.TopoOrder()) {
+      const auto it = errors.find(n->id());
+      QuantisedLayer* l = it == errors.end() ? nullptr : Find(n->attrs.name);
+      if (!l) continue;
+      l->own_db = it->second.own.sqnr_db();
+      l->db = it->second.all.sqnr_db();
+      l->max_error = it->second.all.max_error;
+    }
+    Finish(graph);
+    return std::move(model_);
+  }
+
+ private:
+  void Insert(const Graph& floats, const std::vector<std::string>& except) {
+    std::vector<PassRecord> records;
+    PassOptions passes = compile_.passes;
+    passes.records = &records;
+    const PassSpec insert("InsertQdq", {{"activations", options_.activations},
+                                        {"symmetric", options_.symmetric},
+                                        {"per_channel", options_.per_channel},
+                                        {"ops", options_.ops},
+                                        {"bias_correction", options_.bias_correction},
+                                        {"except", Join(except, ";")}});
+    model_.graph = ApplyPasses(floats, Pipeline{insert}, passes);
+    model_.graph.DropAttr("range");
+    model_.graph.DropAttr("channels");
+    model_.layers.clear();
+    const Rows rows(records.back());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      QuantisedLayer l;
+      l.name = rows.Get<std::string>(i, "node");
+      l.op = rows.Get<std::string>(i, "op");
+      l.state = rows.Get<std::string>(i, "state");
+      l.range = rows.Get<std::string>(i, "range");
+      l.scale = rows.Get<double>(i, "scale");
+      l.zero = rows.Get<int64_t>(i, "zero");
+      l.weights_db = rows.Get<double>(i, "weights_db");
+      l.own_db = l.db = l.max_error = kNone;
+      l.bytes_before = rows.Get<int64_t>(i, "bytes_before");
+      l.bytes_after = rows.Get<int64_t>(i, "bytes_after");
+      model_.layers.push_back(std::move(l));
+    }
+    const bool any = std::any_of(model_.layers.begin(), model_.layers.end(),
+                                 [](const QuantisedLayer& l) { return l.quantised(); });
+    if (any) return;
+    const std::string first =
+        model_.layers.empty() ? "" : model_.layers[0].name + ": " + model_.layers[0].state;
+    ThrowError(ErrorCode::kInvalidModel, "nothing in the model can be quantised", first,
+               "products with constant f32 weights are: " + options_.ops);
+  }
+  QuantisedLayer* Find(const std::string& name) {
+    for (QuantisedLayer& l : model_.layers)
+      if (l.name == name) return &l;
+    return nullptr;
+  }
+  /// Layers that lose too much for operands that are right, by name.
+  std::vector<std::pair<std::string, double>> Lossy(
+      const Graph& floats, const std::map<NodeId, LayerErrors>& errors) const {
+    std::vector<std::pair<std::string, double>> names;
+    for (const auto& [id, e] : errors)
+      if (const double db = e.own.sqnr_db();
+          db < options_.least_sqnr_db && !floats.node(id)->attrs.name.empty())
+        names.emplace_back(floats.node(id)->attrs.name, db);
+    return names;
+  }
+
+  void Finish(const Graph& graph) {
+    std::shared_ptr<const Program> program;
+    model_.outputs = MeasureOutputs(graph, model_.graph, samples_, compile_, &program);
+    model_.samples = samples_.count;
+    model_.bytes_before = ConstantBytes(graph);
+    model_.bytes_after = ConstantBytes(model_.graph);
+    for (const PassRecord& r : program->stats().passes) {
+      if (r.name != "Quantised") continue;
+      const auto count = [&](const char* name) {
+        const auto it = r.statistics.find(name);
+        return it == r.statistics.end() ? int64_t{0} : it->second;
+      };
+      model_.integer_calls += count("convolutions") + count("products");
+      model_.requantised += count("requantised");
+      model_.moved += count("moved");
+    }
+  }
+
+  const Samples& samples_;
+  const QuantiseOptions& options_;
+  const CompileOptions& compile_;
+  QuantisedModel model_;
+};
+
+}  // namespace
+
+QuantisedModel QuantiseModel(const Graph& graph, const Samples& samples,
+                             const QuantiseOptions& options) {
+  WEFT_CHECK(options.smooth <= 1, kUsage,
+             "quantisation: smooth = {}, expected a number from 0 to 1", options.smooth);
+  for (const NodePtr& n : graph.TopoOrder())
+    if (!n->is_variable() && IsOp(n, "QuantizeLinear"))
+      ThrowError(ErrorCode::kInvalidModel, "the model is quantised already", n->Describe(),
+                 "give the model in floats that it was made of");
+  return ModelQuantiser(samples, options).Run(graph);
+}
+
+}  // namespace weft
