@@ -38,6 +38,8 @@ KEPT = {
     "tools/weft/commands/compile.cc": "reads the statistics of RTCGen",
     "tools/weft/commands/doctor.cc": "a row about the processor",
     "tools/weft/command_line.cc": "examples of what to type",
+    "tools/weft/quantise/quantise.cc": "defaults of options",
+    "src/runtime/quantise/quantise_model.cc": "two passes with options, and the statistics of a third",
     "src/runtime/plugin/backend.cc": "a backend of the C tier wraps cpu",
     "src/runtime/plugin/op.cc": "registers a library's attribute",
     # Infer again what an edit has added to rows that are complete.

@@ -11,8 +11,8 @@
 ///   cost       two passes over the weights
 ///   errors     ranges that are none, NaN or infinite weights (kInvalidModel), options (kUsage)
 ///   source     integer-only inference (Jacob et al., arXiv:1712.05877); QDQ placement as
-///              TensorRT's: on operands, so that Relu and Clip stay next to what they follow; bias
-///              correction by Nagel et al., arXiv:1906.04721, with measured instead of derived means
+///              TensorRT's: on operands, so that Relu and Clip stay next to what they follow;
+///              bias correction by Nagel et al., arXiv:1906.04721, with measured means
 ///
 ///   before  %y = Conv(%x, %w, %b)                            #range of %x = "0, 6.375"
 ///   after   %q = QuantizeLinear(%x, 0.025, u8 0)   %a = DequantizeLinear(%q, 0.025, u8 0)
@@ -328,17 +328,27 @@ class Inserter {
     *sqnr_db = stored.sqnr_db;
     *before = t->num_bytes();
     *after = stored.codes->num_bytes() + int64_t(stored.scale.size() * sizeof(float));
-    const std::string name = EntryName(w);
-    const AttrDict axis = stored.scale.size() == 1 && !form_.per_channel
-                              ? AttrDict()
-                              : AttrDict{{"axis", q.weight_axis}};
-    const NodeEntry weights = edit_.Add(
-        "DequantizeLinear",
-        {edit_.AddParam(name + "_quantized", stored.codes), Row(name + "_scale", stored.scale)},
-        axis, w, name + "_dequantized");
+    const NodeEntry weights = Dequantized(w, q.weight_axis, stored);
     g_.MergeOrigin(weights.node, n);
     g_.SetInput(n, *q.weight, weights);
     if (bias) RewriteBias(n, q, by, stored, *bias, before, after);
+  }
+
+  /// Products that share weights share their codes, unless a bias asks for other scales.
+  NodeEntry Dequantized(const NodeEntry& w, int64_t weight_axis, const Stored& stored) {
+    auto& known = weights_[{w.key(), weight_axis}];
+    for (const auto& [scale, made] : known)
+      if (scale == stored.scale) return made;
+    const std::string name = EntryName(w);
+    const NodeEntry made = edit_.Add(
+        "DequantizeLinear",
+        {edit_.AddParam(name + "_quantized", stored.codes), Row(name + "_scale", stored.scale)},
+        Axis(weight_axis), w, name + "_dequantized");
+    known.emplace_back(stored.scale, made);
+    return made;
+  }
+  AttrDict Axis(int64_t axis) const {
+    return form_.per_channel ? AttrDict{{"axis", axis}} : AttrDict();
   }
 
   void RewriteBias(const NodePtr& n, const QuantizedOperands& q, const Scaling& by,
@@ -358,11 +368,9 @@ class Inserter {
     const std::string name = q.bias ? EntryName(n->inputs[2]) : EntryName(NodeEntry(n)) + "_bias";
     if (q.bias) *before += Graph::ConstantOf(n->inputs[2])->num_bytes();
     *after += codes->num_bytes() + int64_t(scale.size() * sizeof(float));
-    const AttrDict axis =
-        scale.size() == 1 && !form_.per_channel ? AttrDict() : AttrDict{{"axis", int64_t{0}}};
     const NodeEntry rounded = edit_.Add(
         "DequantizeLinear",
-        {edit_.AddParam(name + "_quantized", codes), Row(name + "_scale", scale)}, axis,
+        {edit_.AddParam(name + "_quantized", codes), Row(name + "_scale", scale)}, Axis(0),
         {Shape::OfInts(codes->dims()), Type(DType::kF32), nullptr}, name + "_dequantized");
     g_.MergeOrigin(rounded.node, n);
     if (q.bias)
@@ -451,6 +459,8 @@ class Inserter {
   std::map<EntryKey, EntryKey> same_as_;
   std::map<EntryKey, ValueRange> group_range_;
   std::map<EntryKey, NodeEntry> rounded_;
+  std::map<std::pair<EntryKey, int64_t>, std::vector<std::pair<std::vector<float>, NodeEntry>>>
+      weights_;
   TypedEdit edit_;
 };
 

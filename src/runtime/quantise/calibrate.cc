@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "observed.h"
 #include "range_finder.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/op/calibration.h"
 #include "weft/core/op/quantized_operands.h"
+#include "weft/core/pass/provide.h"
 #include "weft/support/check.h"
-#include "weft/support/edit_distance.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -117,7 +118,7 @@ Graph Calibrate(Graph graph, const Samples& samples, const CalibrateOptions& opt
   if (samples.count == 0)
     ThrowError(ErrorCode::kBadInput, "there are no samples", "calibration",
                "give the inputs of some hundred runs, as the model sees them in use");
-  graph = Inferred(std::move(graph), options.compile);
+  graph = ProvideTypes(std::move(graph), options.compile.passes);
   std::vector<Observed> all = FindObserved(graph);
   std::vector<NodeEntry> entries;
   for (const Observed& o : all) entries.push_back(o.entry);

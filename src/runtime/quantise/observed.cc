@@ -50,8 +50,4 @@ NamedInputs CheckedSample(const Samples& samples, size_t k) {
   return inputs;
 }
 
-Graph Inferred(Graph graph, const CompileOptions& options) {
-  return ApplyPasses(std::move(graph), "InferType,InferShape", options.passes);
-}
-
 }  // namespace weft

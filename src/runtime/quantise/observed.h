@@ -1,7 +1,8 @@
 /// observed.h: values of a graph while samples run through it, for calibration and for comparing.
 #pragma once
 
-#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "weft/runtime/quantise/calibrate.h"
@@ -23,8 +24,5 @@ class ObservedRuns {
 
 /// Inputs of sample `k`; throws kBadInput for one that is NaN somewhere.
 NamedInputs CheckedSample(const Samples& samples, size_t k);
-
-/// With shapes and dtypes.
-Graph Inferred(Graph graph, const CompileOptions& options);
 
 }  // namespace weft

@@ -116,10 +116,12 @@ double RangeFinder::SquareError(double low, double high) const {
     if (bins_[size_t(i)] == 0) continue;
     const double v = low_ + (double(i) + 0.5) * Width();
     const double code = std::clamp(std::nearbyint(v / step) + zero, 0.0, 255.0);
-    // Within the steps rounding is spread evenly; the middles of bins alone would hide that.
-    const bool cut = v < low || v > high;
+    // Steps within a bin: rounding is spread evenly. Else the bin as its middle, and what is
+    // around that.
+    const bool even = step < Width() && v >= low && v <= high;
     const double error = (code - zero) * step - v;
-    sum += double(bins_[size_t(i)]) * (cut ? error * error : step * step / 12);
+    const double square = even ? step * step / 12 : error * error + Width() * Width() / 12;
+    sum += double(bins_[size_t(i)]) * square;
   }
   return sum;
 }

@@ -6,9 +6,9 @@
 ///   g = ApplyPasses(g, "InsertQdq{bias_correction=true}");
 ///
 /// A pass is a function of a graph alone and has no data, so that this is a function of the
-/// runtime: it compiles the graph with more outputs, runs it in a session as any run does, and gives
-/// the graph back with the attributes "range" and "channels" (weft/core/op/calibration.h), which the
-/// text form keeps.
+/// runtime: it compiles the graph with more outputs, runs it in a session as any run does, and
+/// gives the graph back with the attributes "range" and "channels" (weft/core/op/calibration.h),
+/// which the text form keeps.
 #pragma once
 
 #include <functional>
