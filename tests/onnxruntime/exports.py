@@ -25,6 +25,7 @@ import fill  # noqa: E402
 BIND = dict(batch=2, text_batch=2, image_batch=3, seq=9, dec_seq=6, past_seq=4, total_seq=13, N=2, H=64, W=64)
 LARGER = {"tv_vit_b_16": 224, "tv_inception_v3": 96, "tv_fasterrcnn_mbv3": 96}  # what the models ask of H and W
 LIFTED = {"Attention", "RotaryEmbedding"}  # written as what import makes of them
+ASK = {"Gradient", "InsertQdq", "SmoothQuant"}  # for names, or ranges that calibration gives
 TOLERANCE = 2e-4  # by the largest magnitude: passes round sums otherwise
 
 
@@ -40,7 +41,7 @@ def stages():
     """Pipelines to export behind."""
     keep, order = passes()
     for name in keep:
-        if name != "Gradient":  # which asks for names
+        if name not in ASK:
             yield name
     for i, name in enumerate(order):
         if i > 0 and name.split("{")[0] in keep:

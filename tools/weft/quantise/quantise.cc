@@ -74,10 +74,10 @@ void PrintReport(const Args& a, const QuantisedModel& m) {
     outputs.AddRow({o.name, Decibels(o.db), fmt::format("{:.3g}", o.max_error),
                     std::isnan(o.same_top) ? "-" : fmt::format("{:.2f} %", 100 * o.same_top)});
   PrintText(layers.ToString() + "\n" + outputs.ToString() +
-            fmt::format("\n{} samples; constants {} -> {}; {} integer calls, {} of them with "
-                        "results of 8 bits\n",
-                        m.samples, FormatBytes(m.bytes_before), FormatBytes(m.bytes_after),
-                        m.integer_calls, m.requantised));
+            fmt::format("\n{}; constants {} -> {}; {}, {} of them with results of 8 bits\n",
+                        Plural(m.samples, "sample"), FormatBytes(m.bytes_before),
+                        FormatBytes(m.bytes_after), Plural(m.integer_calls, "integer call"),
+                        m.requantised));
 }
 
 int RunQuantise(const Args& a) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common.h"
 #include "weft/support/strings.h"
 
 namespace weft::tool {
@@ -63,8 +64,8 @@ std::string QuantisePage(const std::string& title, const QuantisedModel& m) {
       "<p>{1} samples; constants {2} before, {3} after; {4} integer calls, {5} of them with "
       "results "
       "of 8 bits, {6} operators that move 8-bit numbers.</p>\n",
-      EscapeHtml(title), m.samples, FormatBytes(m.bytes_before), FormatBytes(m.bytes_after),
-      m.integer_calls, m.requantised, m.moved);
+      EscapeHtml(title), Plural(m.samples, "sample"), FormatBytes(m.bytes_before),
+      FormatBytes(m.bytes_after), Plural(m.integer_calls, "integer call"), m.requantised, m.moved);
   out += "<table><tr><th>output<th>signal to noise<th>largest error<th>same greatest element\n";
   for (const QuantisedOutput& o : m.outputs)
     out += fmt::format("<tr><td>{}<td>{}<td>{:.4g}<td>{}\n", EscapeHtml(o.name), Decibels(o.db),
