@@ -112,17 +112,20 @@ std::map<NodeId, LayerErrors> MeasureLayers(const Graph& floats, const Graph& qu
   return errors;
 }
 
-std::vector<QuantisedOutput> MeasureOutputs(const Graph& floats, const Graph& quantised,
-                                            const Samples& samples, const CompileOptions& options,
-                                            std::shared_ptr<const Program>* program) {
-  const size_t count = floats.outputs.size();
-  *program = Compile(quantised, options);
-  Session of_floats(Compile(floats, options)), of_quantised(*program);
+OutputMeter::OutputMeter(const Graph& floats, const Samples& samples, const CompileOptions& options)
+    : samples_(samples), options_(options), floats_(Compile(floats, options)) {}
+
+std::vector<QuantisedOutput> OutputMeter::Measure(const Graph& quantised, size_t most,
+                                                  std::shared_ptr<const Program>* program) {
+  const std::vector<IoSpec>& outputs = floats_.program().outputs();
+  const size_t count = outputs.size();
+  const std::shared_ptr<const Program> made = Compile(quantised, options_);
+  Session of_quantised(made);
   std::vector<ErrorSums> sums(count);
   std::vector<int64_t> rows(count, 0), same(count, 0);
-  for (size_t k = 0; k < samples.count; ++k) {
-    const NamedInputs inputs = samples.get(k);
-    const std::vector<TensorPtr> want = of_floats.Run(inputs), got = of_quantised.Run(inputs);
+  for (size_t k = 0; k < std::min(most, samples_.count); ++k) {
+    const NamedInputs inputs = samples_.get(k);
+    const std::vector<TensorPtr> want = floats_.Run(inputs), got = of_quantised.Run(inputs);
     for (size_t i = 0; i < count; ++i) {
       const Tensor &w = *want[i], &g = *got[i];
       if (!w.is_tensor() || !IsComputable(w.dtype()) || w.dims() != g.dims()) continue;
@@ -141,10 +144,17 @@ std::vector<QuantisedOutput> MeasureOutputs(const Graph& floats, const Graph& qu
   }
   std::vector<QuantisedOutput> all;
   for (size_t i = 0; i < count; ++i)
-    all.push_back({floats.OutputName(i), sums[i].sqnr_db(), sums[i].max_error,
+    all.push_back({outputs[i].name, sums[i].sqnr_db(), sums[i].max_error,
                    rows[i] > 0 ? double(same[i]) / double(rows[i])
                                : std::numeric_limits<double>::quiet_NaN()});
+  if (program) *program = made;
   return all;
+}
+
+double OutputMeter::WorstDb(const Graph& quantised, size_t most) {
+  double worst = std::numeric_limits<double>::infinity();
+  for (const QuantisedOutput& o : Measure(quantised, most)) worst = std::min(worst, o.db);
+  return worst;
 }
 
 }  // namespace weft

@@ -15,6 +15,11 @@
 namespace weft {
 namespace {
 
+/// Of each product alone: to order them a few samples do.
+constexpr size_t kSensitivitySamples = 4;
+/// Where the sum said that enough were given up and measuring did not: noise is a quarter more.
+constexpr double kFewerAtOnce = 1.25;
+
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 int64_t ConstantBytes(const Graph& g) {
@@ -57,10 +62,13 @@ class ModelQuantiser {
     }
     std::vector<std::string> except = Split(options_.except, ';');
     Insert(floats, except);
+    OutputMeter meter(graph, samples_, compile_);
     auto errors = MeasureLayers(floats, model_.graph, samples_, compile_);
-    if (const auto worst = Lossy(floats, errors); !worst.empty()) {
-      for (const auto& [name, db] : worst) except.push_back(name);
-      Insert(floats, except);
+    const auto worst = Lossy(floats, errors);
+    for (const auto& [name, db] : worst) except.push_back(name);
+    if (!worst.empty()) Insert(floats, except);
+    const std::map<std::string, double> given_up = ReachTarget(floats, &meter, &except);
+    if (!worst.empty() || !given_up.empty()) {
       errors = MeasureLayers(floats, model_.graph, samples_, compile_);
       for (QuantisedLayer& l : model_.layers)
         for (const auto& [name, db] : worst)
@@ -69,6 +77,10 @@ class ModelQuantiser {
             l.state = fmt::format("loses accuracy: {:.1f} dB, less than {}", db,
                                   FormatDouble(options_.least_sqnr_db));
           }
+      for (QuantisedLayer& l : model_.layers)
+        if (const auto it = given_up.find(l.name); it != given_up.end() && !l.quantised())
+          l.state =
+              fmt::format("loses accuracy: alone it leaves the outputs {:.1f} dB", it->second);
     }
     for (const NodePtr& n : floats.TopoOrder()) {
       const auto it = errors.find(n->id());
@@ -78,7 +90,7 @@ class ModelQuantiser {
       l->db = it->second.all.sqnr_db();
       l->max_error = it->second.all.max_error;
     }
-    Finish(graph);
+    Finish(graph, &meter);
     return std::move(model_);
   }
 
@@ -136,9 +148,45 @@ class ModelQuantiser {
     return names;
   }
 
-  void Finish(const Graph& graph) {
+  /// Gives up products until the outputs are as good as asked for. What each alone leaves them,
+  /// by name, of those that were given up. Errors of layers add up in their squares, nearly: that
+  /// says how many to give up at first, measuring whether more.
+  std::map<std::string, double> ReachTarget(const Graph& floats, OutputMeter* meter,
+                                            std::vector<std::string>* except) {
+    std::map<std::string, double> given_up;
+    if (!(meter->WorstDb(model_.graph, samples_.count) < options_.target_db)) return given_up;
+    std::vector<std::string> products;
+    for (const QuantisedLayer& l : model_.layers)
+      if (l.quantised() && l.bytes_before > 0) products.push_back(l.name);
+    std::vector<std::pair<double, std::string>> alone;  // dB; the worst first
+    double noise = 0;
+    for (const std::string& name : products) {
+      std::vector<std::string> others = *except;
+      for (const std::string& other : products)
+        if (other != name) others.push_back(other);
+      Insert(floats, others);
+      alone.emplace_back(meter->WorstDb(model_.graph, kSensitivitySamples), name);
+      noise += std::pow(10, -alone.back().first / 10);
+    }
+    std::sort(alone.begin(), alone.end());
+    const double most = std::pow(10, -options_.target_db / 10);
+    for (size_t next = 0; next < alone.size();) {
+      const size_t before = next;
+      while (next < alone.size() && (noise > most || next == before)) {
+        noise -= std::pow(10, -alone[next].first / 10);
+        given_up.emplace(alone[next].second, alone[next].first);
+        except->push_back(alone[next++].second);
+      }
+      Insert(floats, *except);
+      if (meter->WorstDb(model_.graph, samples_.count) >= options_.target_db) break;
+      noise = std::max(noise, most) * kFewerAtOnce;
+    }
+    return given_up;
+  }
+
+  void Finish(const Graph& graph, OutputMeter* meter) {
     std::shared_ptr<const Program> program;
-    model_.outputs = MeasureOutputs(graph, model_.graph, samples_, compile_, &program);
+    model_.outputs = meter->Measure(model_.graph, samples_.count, &program);
     model_.samples = samples_.count;
     model_.bytes_before = ConstantBytes(graph);
     model_.bytes_after = ConstantBytes(model_.graph);

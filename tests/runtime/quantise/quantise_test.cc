@@ -245,6 +245,29 @@ TEST_CASE("a layer that loses too much stays in floats, and says so") {
   CHECK(e->says("is quantised already"));
 }
 
+TEST_CASE("a target for the outputs: products are given up until they reach it") {
+  QuantiseOptions options;
+  options.calibrate.compile = OnRef();
+  const Samples samples = NetworkSamples(4);
+  const QuantisedModel all = QuantiseModel(Network(), samples, options);
+  options.target_db = all.outputs[0].db - 1;
+  CHECK(QuantiseModel(Network(), samples, options).bytes_after == all.bytes_after);
+  options.target_db = all.outputs[0].db + 1;
+  const QuantisedModel some = QuantiseModel(Network(), samples, options);
+  CHECK(some.outputs[0].db >= options.target_db);
+  int64_t given_up = 0, kept = 0;
+  for (const QuantisedLayer& l : some.layers) {
+    given_up += StartsWith(l.state, "loses accuracy: alone it leaves the outputs");
+    kept += l.quantised();
+  }
+  CHECK(given_up > 0);
+  CHECK(kept > 0);
+  options.target_db = 1000;
+  const auto e = Catch([&] { QuantiseModel(Network(), samples, options); });
+  REQUIRE(e);
+  CHECK(e->says("nothing in the model can be quantised"));
+}
+
 TEST_CASE("SmoothQuant: a channel a hundred times as wide costs less") {
   const int64_t channels = 16;
   Graph g;

@@ -151,6 +151,9 @@ Command MakeQuantise(Options& parent) {
   app.Add("--least-sqnr DB", &a->options.least_sqnr_db,
           "a layer that alone has less signal to noise stays in floats; -inf: none")
       .ShowDefault();
+  app.Add("--target-sqnr DB", &a->options.target_db,
+          "give up quantised products, those first that cost the outputs most, until every output "
+          "has so much signal to noise");
   app.AddFlag("--bias-correction", &a->options.bias_correction,
               "take from biases what rounded weights add on average");
   app.Add("--smooth ALPHA", &a->options.smooth,

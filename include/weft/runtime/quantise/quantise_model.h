@@ -3,6 +3,7 @@
 /// lose too much go back to floats.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct QuantiseOptions {
   double smooth = -1;
   /// A product whose own result has less signal to noise, in dB, stays in floats. -infinity: none.
   double least_sqnr_db = 15;
+  /// Products are given up until every output has so much signal to noise, in dB, over the samples:
+  /// those first that alone cost the outputs most. -infinity: none.
+  double target_db = -std::numeric_limits<double>::infinity();
 };
 
 /// Sums of squares of what was expected, and of the differences from it.
