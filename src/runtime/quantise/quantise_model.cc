@@ -17,8 +17,9 @@ namespace {
 
 /// Of each product alone: to order them a few samples do.
 constexpr size_t kSensitivitySamples = 4;
-/// Where the sum said that enough were given up and measuring did not: noise is a quarter more.
-constexpr double kFewerAtOnce = 1.25;
+/// Where the sum said that enough were given up and measuring does not: of those that are left so
+/// large a part goes at once.
+constexpr size_t kParts = 8;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -170,16 +171,25 @@ class ModelQuantiser {
     }
     std::sort(alone.begin(), alone.end());
     const double most = std::pow(10, -options_.target_db / 10);
-    for (size_t next = 0; next < alone.size();) {
-      const size_t before = next;
-      while (next < alone.size() && (noise > most || next == before)) {
-        noise -= std::pow(10, -alone[next].first / 10);
-        given_up.emplace(alone[next].second, alone[next].first);
-        except->push_back(alone[next++].second);
-      }
+    size_t next = 0;
+    const auto give_up = [&] {
+      noise -= std::pow(10, -alone[next].first / 10);
+      given_up.emplace(alone[next].second, alone[next].first);
+      except->push_back(alone[next++].second);
+    };
+    while (next < alone.size() && (noise > most || next == 0)) give_up();
+    for (;;) {
+      if (next == alone.size())
+        ThrowError(
+            ErrorCode::kInvalidModel,
+            fmt::format("outputs do not keep {} dB with any product quantised",
+                        FormatDouble(options_.target_db)),
+            fmt::format("{} alone leaves {:.1f} dB", alone.back().second, alone.back().first),
+            "ask for less");
       Insert(floats, *except);
       if (meter->WorstDb(model_.graph, samples_.count) >= options_.target_db) break;
-      noise = std::max(noise, most) * kFewerAtOnce;
+      for (size_t k = 0, at_once = 1 + (alone.size() - next) / kParts; k < at_once; ++k)
+        if (next < alone.size()) give_up();
     }
     return given_up;
   }
