@@ -1,9 +1,13 @@
 /// attention.cc: weft::Attention, y = softmax(scale q k' + mask) v, whose scores nothing else sees.
 /// The pass Attention makes it of the operators of a model; operands and result stay in the axis
 /// order that they have around it.
+#include <algorithm>
+#include <limits>
+
 #include "ops/util/axis_order.h"
 #include "ops/util/demand.h"
 #include "ops/util/onnx_body_util.h"
+#include "ops/util/shape_util.h"
 #include "weft/core/tensor/demand.h"
 #include "weft/support/check.h"
 
@@ -11,11 +15,13 @@ namespace weft::ops {
 namespace {
 
 struct AttentionParam : OpParam<AttentionParam> {
-  double scale;
+  double scale, softcap;
   Ints q_perm, k_perm, v_perm, y_perm;
   int64_t safe;
   WEFT_OP_PARAM(AttentionParam) {
     WEFT_FIELD(scale).set_default(1).describe("factor of the products of queries and keys");
+    WEFT_FIELD(softcap).set_default(0).set_range(0, 1e30).describe(
+        "c > 0: scores become c tanh(score / c) before the mask is added");
     WEFT_FIELD(q_perm).set_default({}).describe(
         "axis k of the queries is axis q_perm[k] of q, as in Transpose; absent: q as it is");
     WEFT_FIELD(k_perm).set_default({}).describe("the same for k");
@@ -28,7 +34,7 @@ struct AttentionParam : OpParam<AttentionParam> {
 };
 WEFT_REGISTER_OP_PARAM(AttentionParam);
 
-enum Operand { kQ, kK, kV, kMask };
+enum Operand { kQ, kK, kV, kMask, kKeys };
 
 std::vector<int> PermOf(const NodePtr& n, Operand i, int rank) {
   const auto& p = ParamOf<AttentionParam>(n);
@@ -43,6 +49,12 @@ Shape With(const Shape& batch, SymInt rows, SymInt columns) {
   std::vector<SymInt> dims = batch.dims();
   dims.insert(dims.end(), {rows, columns});
   return Shape(std::move(dims));
+}
+
+void AttentionType(InferTypeContext& ctx) {
+  CheckInputType(ctx, kKeys, kI64Only);
+  const Type t = CommonInputType(ctx, kFloats, 0, std::min(ctx.num_inputs(), int(kKeys)));
+  if (t.known()) ctx.set_out(0, t);
 }
 
 void AttentionShape(InferShapeContext& ctx) {
@@ -62,7 +74,14 @@ void AttentionShape(InferShapeContext& ctx) {
   const Shape batch =
       BroadcastDemanded(BroadcastDemanded(BatchOf(in[kQ]), BatchOf(in[kK]), &ctx.facts()),
                         BatchOf(in[kV]), &ctx.facts());
-  if (HasInput(ctx, kMask)) DemandBroadcastTo(ctx, kMask, With(batch, in[kQ][rows], keys));
+  const bool counted = HasInput(ctx, kKeys);
+  if (counted) CheckRank(ctx, kKeys, 0, "keys");
+  if (HasInput(ctx, kMask) && ctx.in(kMask).has_rank()) {
+    const Shape& mask = ctx.in(kMask);
+    // Behind the keys that are read it need not reach.
+    const SymInt across = counted && mask.rank() > 0 ? mask[mask.rank() - 1] : keys;
+    DemandBroadcastTo(ctx, kMask, With(batch, in[kQ][rows], across));
+  }
   const Shape y = With(batch, in[kQ][rows], in[kV][columns]);
   ctx.set_out(0, Permuted(y, AxisOrder(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm")));
 }
@@ -103,30 +122,44 @@ Exprs AttentionCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const Indices b(y.begin(), y.end() - 2);
   const Expr row = y[size_t(rank - 2)], column = y[size_t(rank - 1)];
   const SymInt depth = q[rank - 1], keys = k[rank - 2];
-  const Shape scores = With(batch, q[rank - 2], keys);
+  const bool masked = HasInput(in, kMask), counted = HasInput(in, kKeys);
+  const SymInt across = counted && masked && in[kMask].rank() > 0
+                            ? in[kMask].shape[in[kMask].rank() - 1]
+                            : keys;
+  const Shape scores = With(batch, q[rank - 2], across);
   const DType t = AccumulatorOf(in[kQ].dtype);
 
+  // Rows behind those that are read hold anything.
+  const auto if_read = [&](const Expr& key, const Expr& value, const Expr& behind) {
+    return counted ? ReadEither(Lt(key, in[kKeys]({})), value, behind) : value;
+  };
   const auto score = [&](const Expr& key) {
     Expr s = SumOver({depth}, [&](const Indices& r) {
       return ReadOperand(n, in[kQ], kQ, batch, b, row, r[0]) *
              ReadOperand(n, in[kK], kK, batch, b, key, r[0]);
     });
     if (p.scale != 1) s = s * Expr::Const(t, p.scale);
-    if (!HasInput(in, kMask)) return s;
-    Indices from = b;
-    from.insert(from.end(), {row, key});
-    return s + ReadMask(in[kMask], scores, from);
+    if (p.softcap > 0)
+      s = CallMath(CallOp::kTanh, s * Expr::Const(t, 1 / p.softcap)) * Expr::Const(t, p.softcap);
+    if (masked) {
+      Indices from = b;
+      from.insert(from.end(), {row, key});
+      s = s + ReadMask(in[kMask], scores, from);
+    }
+    return if_read(key, s, Expr::Const(t, -std::numeric_limits<double>::infinity()));
   };
   const Expr most =
       ReduceOver(ReduceOp::kMax, {keys}, [&](const Indices& r) { return score(r[0]); });
   const Expr sum = ReduceOver(ReduceOp::kSum, {keys}, [&](const Indices& r) {
     return CallMath(CallOp::kExp, score(r[0]) - most);
   });
-  const Expr value = ReduceOver(ReduceOp::kSum, {keys}, [&](const Indices& r) {
-    return CallMath(CallOp::kExp, score(r[0]) - most) * (Expr::Const(t, 1) / sum) *
-           ReadOperand(n, in[kV], kV, batch, b, r[0], column);
-  });
   const Expr zero = Expr::Const(t, 0);
+  const Expr value = ReduceOver(ReduceOp::kSum, {keys}, [&](const Indices& r) {
+    return if_read(r[0],
+                   CallMath(CallOp::kExp, score(r[0]) - most) * (Expr::Const(t, 1) / sum) *
+                       ReadOperand(n, in[kV], kV, batch, b, r[0], column),
+                   zero);
+  });
   // The sum is NaN where there is none.
   const Expr given = p.safe ? Expr::Select(Lt(zero, sum), value, zero) : value;
   return {Expr::Cast(in[kQ].dtype, given)};
@@ -154,15 +187,36 @@ std::string AttentionBody(const OnnxBodyRequest& r) {
   Ints columns;
   for (int a : PermOf(r.node, kK, k.rank())) columns.push_back(a);
   std::swap(columns.at(columns.size() - 2), columns.back());
-  std::string text = TransposeLine("q", "i0", p.q_perm) + TransposeLine("k", "i1", columns) +
-                     TransposeLine("v", "i2", p.v_perm);
+  const bool counted = HasInput(r.node, kKeys);
+  const std::string last = std::to_string(k.rank() - 1), rows = std::to_string(k.rank() - 2);
+  std::string text = TransposeLine("q", "i0", p.q_perm) +
+                     TransposeLine(counted ? "all_k" : "k", "i1", columns) +
+                     TransposeLine(counted ? "all_v" : "v", "i2", p.v_perm);
+  if (counted)
+    text += "first = Constant<value_ints = [0]>()\none = Constant<value_ints = [1]>()\n"
+            "count = Reshape(i4, one)\nacross = Constant<value_ints = [" + last + "]>()\n"
+            "down = Constant<value_ints = [" + rows + "]>()\n"
+            "k = Slice(all_k, first, count, across)\nv = Slice(all_v, first, count, down)\n";
   text += fmt::format(
       "factor = Constant<value = double {{{}}}>()\nscale = CastLike(factor, i0)\n"
       "products = MatMul(q, k)\nscores = Mul(products, scale)\n",
       p.scale);
-  const bool masked = HasInput(r.node, kMask);
-  if (masked) text += "masked = Add(scores, i3)\n";
-  text += fmt::format("weights = Softmax<axis = -1>({})\n", masked ? "masked" : "scores");
+  std::string scores = "scores";
+  if (p.softcap > 0) {
+    text += fmt::format(
+        "limit = Constant<value = double {{{}}}>()\ncap = CastLike(limit, i0)\n"
+        "shares = Div(scores, cap)\nbent = Tanh(shares)\ncapped = Mul(bent, cap)\n",
+        p.softcap);
+    scores = "capped";
+  }
+  if (HasInput(r.node, kMask)) {
+    const std::string mask = counted ? "seen" : "i3";
+    if (counted)
+      text += "end = Constant<value_ints = [-1]>()\nseen = Slice(i3, first, count, end)\n";
+    text += "masked = Add(" + scores + ", " + mask + ")\n";
+    scores = "masked";
+  }
+  text += fmt::format("weights = Softmax<axis = -1>({})\n", scores);
   if (p.safe)
     text +=
         "none = IsNaN(weights)\nzero = Constant<value = float {0}>()\n"
@@ -180,7 +234,9 @@ WEFT_REGISTER_OP_IN(weft, Attention)
         "Transpose(k, k_perm) [batch.., s, d], V = Transpose(v, v_perm) [batch.., s, e]; the "
         "soft-max runs along s, and y is the result [batch.., t, e] with its axes in the order "
         "y_perm. Batch axes broadcast. A row of scores that are all -inf gives NaN, with safe = 1 "
-        "zeros; no keys at all give 0; f16 and bf16 compute in f32. The scores are never stored "
+        "zeros; no keys at all give 0. With `keys` n only the first n rows of K and V are read, "
+        "and the mask may end behind them: a cache with room behind what it holds. Keys that the "
+        "mask hides from all rows may be left out, so that NaN in them is not seen. f16 and bf16 compute in f32. The scores are never stored "
         "whole. No gradient: the pass Attention makes it where nothing else reads them.\n"
         "Errors: ranks differ or are below 2, dimensions differ, the mask does not broadcast "
         "(kShapeMismatch), a perm is not a permutation (kBadAttribute), dtypes differ "
@@ -189,6 +245,7 @@ WEFT_REGISTER_OP_IN(weft, Attention)
     .input("k", "T")
     .input("v", "T")
     .optional_input("mask", "T", "added to the scores; broadcasts to [batch.., t, s]")
+    .optional_input("keys", "i64", "scalar: rows of k and v that are read; absent: all")
     .output("y", "T")
     .param<AttentionParam>()
     .example({"f32[3, 4]", "f32[5, 4]", "f32[5, 2]"}, "scale = 0.5")
@@ -198,7 +255,9 @@ WEFT_REGISTER_OP_IN(weft, Attention)
              "y_perm = [0, 2, 1, 3]")
     .example({"f32[2, 3, 4]", "f32[1, 4, n]", "f32[2, n, 3]"}, "k_perm = [0, 2, 1]")
     .example({"f32[3, 4]", "f32[5, 4]", "f32[5, 2]", "f32[5]"}, "safe = 1")
-    .set_attr<FInferType>("FInferType", SameType(kFloats))
+    .example({"f32[2, 3, 4]", "f32[2, 5, 4]", "f32[2, 5, 2]", "f32[3, 4]", "i64[] = [4]"},
+             "softcap = 2.0")
+    .set_attr<FInferType>("FInferType", AttentionType)
     .set_attr<FInferShape>("FInferShape", AttentionShape)
     .set_attr<FCodeGen>("FCodeGen", AttentionCode)
     .set_attr<FFlops>("FFlops", AttentionFlops)

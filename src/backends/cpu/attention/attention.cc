@@ -1,5 +1,7 @@
 /// attention.cc: weft::Attention in f32 (attention_run.h). What it computes
 /// is said in src/ops/nn/attention.cc.
+#include <algorithm>
+
 #include "attention_run.h"
 #include "backends/cpu/util/compute_util.h"
 #include "backends/cpu/util/half_call.h"
@@ -13,11 +15,17 @@ using Extents = std::vector<int64_t>;
 
 class AttentionCall final : public LibraryCall {
  public:
-  AttentionCall(AttentionShape shape, int threads)
-      : shape_(std::move(shape)), plan_(shape_, BestAttentionKernel(), threads) {}
+  /// `counted`: an operand says how many keys are read, `most` at most.
+  AttentionCall(AttentionShape shape, bool counted, int64_t most, int threads)
+      : shape_(std::move(shape)),
+        counted_(counted),
+        most_(most),
+        plan_(shape_, BestAttentionKernel(), threads) {}
   void Run(const void* const* inputs, void* const* outputs, void* scratch) const override {
     const auto in = [&](size_t i) { return static_cast<const float*>(inputs[i]); };
-    RunAttention(shape_, plan_, in(0), in(1), in(2), shape_.masked ? in(3) : nullptr,
+    int64_t keys = shape_.keys;
+    if (counted_) keys = std::clamp<int64_t>(*static_cast<const int64_t*>(inputs[4]), 0, most_);
+    RunAttention(shape_, plan_, keys, in(0), in(1), in(2), shape_.masked ? in(3) : nullptr,
                  static_cast<float*>(outputs[0]), scratch);
   }
   int64_t scratch_bytes() const override { return plan_.scratch_bytes(); }
@@ -27,8 +35,30 @@ class AttentionCall final : public LibraryCall {
 
  private:
   AttentionShape shape_;
+  bool counted_;
+  int64_t most_;
   AttentionPlan plan_;
 };
+
+/// Batch axes along which keys and values are the same become rows of queries, the last axes
+/// first: the heads of a group read their keys together.
+void JoinRows(AttentionShape* s) {
+  while (!s->batch.empty()) {
+    const int64_t n = s->batch.back();
+    const auto joins = [&](const AttentionOperand& x) {
+      return s->rows == 1 || x.batch.back() == x.row * s->rows;
+    };
+    const bool same = s->k.batch.back() == 0 && s->v.batch.back() == 0;
+    if (n != 1 && (!same || !joins(s->q) || !joins(s->y) || (s->masked && !joins(s->mask))))
+      return;
+    for (AttentionOperand* x : {&s->q, &s->y, &s->mask})
+      if (n != 1 && s->rows == 1 && !x->batch.empty()) x->row = x->batch.back();
+    for (AttentionOperand* x : {&s->q, &s->k, &s->v, &s->y, &s->mask})
+      if (!x->batch.empty()) x->batch.pop_back();  // empty: there is no mask
+    s->batch.pop_back();
+    s->rows *= n;
+  }
+}
 
 /// An operand in the order of the scores: extents and steps of its axes.
 struct Axes {
@@ -68,7 +98,9 @@ AttentionOperand Along(const Axes& a, const Extents& to) {
 
 std::unique_ptr<LibraryCall> PrepareAttention(const ComputeRequest& r) {
   const size_t rank = r.output_dims[0].size();
-  if (!AllF32(r) || r.input_dims.size() < 3 || rank < 2) return nullptr;
+  ComputeRequest floats = r;
+  if (HasInput(r, 4)) floats.input_types[4] = DType::kUnknown;
+  if (!AllF32(floats) || r.input_dims.size() < 3 || rank < 2) return nullptr;
   const auto axes = [&](size_t i, const char* perm) {
     return Permuted(PlainAxes(r.input_dims[i]), IntsAttr(r.node, perm));
   };
@@ -84,7 +116,10 @@ std::unique_ptr<LibraryCall> PrepareAttention(const ComputeRequest& r) {
   s.depth = q.extents[rank - 1];
   s.width = v.extents[rank - 1];
   s.scale = float(FloatAttr(r.node, "scale", 1));
+  s.softcap = float(FloatAttr(r.node, "softcap", 0));
   s.safe = IntAttr(r.node, "safe", 0) != 0;
+  const bool counted = HasInput(r, 4);
+  int64_t most = s.keys;
   const int64_t elements = CheckedProduct(r.output_dims[0]);
   if (elements == 0 || s.keys == 0) return std::make_unique<ZeroCall>(elements);
   const auto along = [&](const Axes& x, int64_t rows, int64_t columns) {
@@ -98,10 +133,13 @@ std::unique_ptr<LibraryCall> PrepareAttention(const ComputeRequest& r) {
   s.y = along(y, s.rows, s.width);
   s.masked = HasInput(r, 3);
   if (s.masked) {
-    if (r.input_dims[3].size() > rank) return nullptr;
-    s.mask = along(PlainAxes(r.input_dims[3]), s.rows, s.keys);
+    const Extents& mask = r.input_dims[3];
+    if (mask.size() > rank) return nullptr;
+    s.mask = along(PlainAxes(mask), s.rows, s.keys);
+    if (counted && !mask.empty() && mask.back() != 1) most = std::min(most, mask.back());
   }
-  return std::make_unique<AttentionCall>(std::move(s), r.threads);
+  JoinRows(&s);
+  return std::make_unique<AttentionCall>(std::move(s), counted, most, r.threads);
 }
 
 WEFT_REGISTER_OP_IN(weft, Attention)

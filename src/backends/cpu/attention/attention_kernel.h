@@ -19,6 +19,14 @@ struct AttentionKernel {
   void (*multiply)(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t width,
                    float* c, int64_t c_step, int64_t rows, int64_t depth, const float* factor);
 
+  /// c = a b' for n rows of b [n, depth] in steps of `b_step` floats: products of a few rows with
+  /// keys that are read where they lie.
+  void (*dots)(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t n, float* c,
+               int64_t c_step, int64_t rows, int64_t depth);
+
+  /// x = cap tanh(x / cap) for n elements. Writes up to the next multiple of `lanes`.
+  void (*bend)(float* x, int64_t n, float cap);
+
   /// A part of a row of scores: adds the mask (null: none; `mask_step` 0: one value for all, else
   /// 1) and replaces x by exp(x - most) with `most` the maximum of this and all earlier parts.
   /// `sum` grows by what comes out. Returns by what everything earlier has shrunk, `sum` included.

@@ -80,6 +80,77 @@ WEFT_ISA void Multiply(const float* a, int64_t a_step, const float* b, int64_t b
   }
 }
 
+using Four = float __attribute__((vector_size(16)));
+
+/// The sums of the lanes of four vectors.
+WEFT_INLINE void FourSums(const V* v, Four* sums) {
+  Four part[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    Four quarter[kLanes / 4];
+    __builtin_memcpy(quarter, &v[i], sizeof(V));
+    part[i] = quarter[0];
+#pragma GCC unroll 4
+    for (int k = 1; k < kLanes / 4; ++k) part[i] += quarter[k];
+  }
+  const Four a = __builtin_shufflevector(part[0], part[1], 0, 2, 4, 6) +
+                 __builtin_shufflevector(part[0], part[1], 1, 3, 5, 7),
+             b = __builtin_shufflevector(part[2], part[3], 0, 2, 4, 6) +
+                 __builtin_shufflevector(part[2], part[3], 1, 3, 5, 7);
+  *sums = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+/// R rows by four keys.
+template <int R>
+WEFT_ISA inline void DotTile(const float* a, int64_t a_step, const float* b, int64_t b_step,
+                             int64_t keys, float* c, int64_t c_step, int64_t depth) {
+  V sum[R][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) sum[i][j] = V{};
+  // Of fewer than four keys the last one stands for those that are missing.
+  const float* at[4];
+  for (int j = 0; j < 4; ++j) at[j] = b + (j < keys ? j : keys - 1) * b_step;
+  const int64_t whole = depth / kLanes * kLanes;
+  for (int64_t k = 0; k < whole; k += kLanes) {
+    V key[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) LoadVector(at[j] + k, &key[j]);
+#pragma GCC unroll 4
+    for (int i = 0; i < R; ++i) {
+      V x;
+      LoadVector(a + i * a_step + k, &x);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) sum[i][j] += x * key[j];
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < R; ++i) {
+    Four sums;
+    FourSums(sum[i], &sums);
+    for (int64_t k = whole; k < depth; ++k)
+      for (int j = 0; j < 4; ++j) sums[j] += a[i * a_step + k] * at[j][k];
+    for (int64_t j = 0; j < keys; ++j) c[i * c_step + j] = sums[j];
+  }
+}
+
+WEFT_ISA void Dots(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t n,
+                   float* c, int64_t c_step, int64_t rows, int64_t depth) {
+  for (int64_t j = 0; j < n; j += 4) {
+    const int64_t keys = n - j < 4 ? n - j : 4;
+    int64_t i = 0;
+#define WEFT_ROWS(R)            \
+  for (; i + R <= rows; i += R) \
+    DotTile<R>(a + i * a_step, a_step, b + j * b_step, b_step, keys, c + i * c_step + j, c_step, \
+               depth);
+    WEFT_ROWS(4)
+    WEFT_ROWS(2)
+    WEFT_ROWS(1)
+#undef WEFT_ROWS
+  }
+}
+
 /// exp of x <= 0 or NaN; below 2^-126.5 it is 0.
 WEFT_INLINE void Exp(V* x) {
   // Rounds to an integer n and leaves n + 127 in the low bits, which become the exponent.
@@ -101,6 +172,21 @@ WEFT_INLINE void Exp(V* x) {
   V power;
   __builtin_memcpy(&power, &bits, sizeof(V));
   *x = q * power;
+}
+
+WEFT_ISA void Bend(float* x, int64_t n, float cap) {
+  const V twice = V{} - 2 / cap;
+  for (int64_t j = 0; j < n; j += kLanes) {
+    V v;
+    LoadVector(x + j, &v);
+    // tanh |x| = (1 - e) / (1 + e) with e = exp(-2 |x|).
+    const V size = v < 0.f ? -v : v;
+    V e = size * twice;
+    Exp(&e);
+    const V bent = (1.f - e) / (1.f + e) * cap;
+    v = v < 0.f ? -bent : bent;
+    StoreVector(x + j, &v);
+  }
 }
 
 WEFT_INLINE float Most(const V& v) {
@@ -181,7 +267,7 @@ WEFT_ISA void Divide(const float* x, float sum, float* y, int64_t step, int64_t 
 
 #undef WEFT_INLINE
 
-constexpr AttentionKernel kKernel{WEFT_ISA_TEXT, kLanes, kLanes* kColumns,
-                                  Multiply,      Soften, Divide};
+constexpr AttentionKernel kKernel{WEFT_ISA_TEXT, kLanes, kLanes* kColumns, Multiply,
+                                  Dots,          Bend,   Soften,            Divide};
 
 }  // namespace WEFT_ISA_NAME

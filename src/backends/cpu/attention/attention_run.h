@@ -25,6 +25,7 @@ struct AttentionShape {
   bool masked = false;
   bool safe = false;  ///< rows of scores without a soft-max give 0 instead of NaN
   float scale = 1;
+  float softcap = 0;  ///< > 0: scores x become softcap tanh(x / softcap) before the mask
 };
 
 /// The parts in which it is computed. They follow from the extents and the number of threads;
@@ -36,14 +37,18 @@ struct AttentionPlan {
   int64_t rows_at_once, keys_at_once;  ///< of a block of scores
   int64_t keys_packed;                 ///< whose panels a thread holds
   bool keys_lie_so, values_lie_so;     ///< panels are read where they are
+  bool keys_by_rows;                   ///< keys are read where they are, one after the other
   int64_t batches, blocks;             ///< blocks of rows in each
   // Sizes in floats of a thread's memory.
   int64_t key_floats, value_floats, query_floats, score_floats, sum_floats, row_floats;
   int64_t scratch_bytes() const;
 };
 
-/// `mask`: null where shape.masked is not set. `scratch`: plan.scratch_bytes(), 64-byte aligned.
-void RunAttention(const AttentionShape& shape, const AttentionPlan& plan, const float* q,
-                  const float* k, const float* v, const float* mask, float* y, void* scratch);
+/// `keys`: of shape.keys those that are read, the first ones. `mask`: null where shape.masked is
+/// not set; keys that it hides (-inf) from all rows of a block, in front of and behind the others,
+/// are left out. `scratch`: plan.scratch_bytes(), 64-byte aligned.
+void RunAttention(const AttentionShape& shape, const AttentionPlan& plan, int64_t keys,
+                  const float* q, const float* k, const float* v, const float* mask, float* y,
+                  void* scratch);
 
 }  // namespace weft::cpu
