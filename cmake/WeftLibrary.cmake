@@ -1,6 +1,6 @@
 # WeftLibrary.cmake: libweft.so from the rooms. The loadable backends beside it are made in their rooms.
 
-set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime onnx ref api)
+set(WEFT_LIBRARY_ROOMS support sym core codegen ops passes runtime generate onnx ref api)
 list(TRANSFORM WEFT_LIBRARY_ROOMS REPLACE "(.+)" "weft_\\1_obj" OUTPUT_VARIABLE weft_library_objects)
 
 # The name that programs are linked to changes with every release that may break them: before 1.0 that is each minor one.

@@ -35,6 +35,7 @@ Command MakeRepro(Options& parent);
 Command MakeCache(Options& parent);
 Command MakePlan(Options& parent);
 Command MakeQuantise(Options& parent);
+Command MakeGenerate(Options& parent);
 
 /// Does what `weft ARGUMENTS..` does, but for reporting errors, which it throws; main.cc.
 int RunCommandLine(const std::vector<std::string>& arguments);

@@ -421,6 +421,9 @@ WEFT_REGISTER_OP(TensorScatter)
     .set_attr<FInferType>("FInferType", TensorScatterType)
     .set_attr<FInferShape>("FInferShape", TensorScatterShape)
     .set_attr<FCodeGen>("FCodeGen", TensorScatterCode)
+    // A kernel would write every row of the cache.
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor)
+    .set_attr<FInplace>("FInplace", InplaceOf({0}))
     .set_attr<TMovesElements>("TMovesElements", true)
     .set_attr<FGradient>("FGradient", TensorScatterGrad);
 

@@ -335,7 +335,10 @@ std::vector<int64_t> Binder::Sizes(const std::vector<int64_t>& symbols) const {
 std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
                                             const std::vector<TensorPtr>& inputs,
                                             const FrameBounds* bounds, Backend& backend,
-                                            const CallOptions& options) const {
+                                            const CallOptions& options,
+                                            const Binding* before) const {
+  // Those of a device are its own, and what was refused is reported.
+  if (before && (backend.device() || before->kernels_failed > 0)) before = nullptr;
   auto b = std::make_shared<Binding>();
   for (size_t i = 0; i < symbols_.size(); ++i) b->symbols[symbols_[i].symbol_name()] = symbols[i];
   const std::vector<int64_t> r = Sizes(symbols);
@@ -385,7 +388,9 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     for (int s : shape_slots_[k]) b->shape_values.back().push_back(r[size_t(s)]);
     RequestScope::Poll();
     std::shared_ptr<PreparedCall> call;
-    if (step.kind == StepKind::kLibrary) {
+    if (step.kind == StepKind::kLibrary && before && before->calls[k] && SameCall(k, *before, *b)) {
+      call = before->calls[k];
+    } else if (step.kind == StepKind::kLibrary) {
       std::unique_ptr<PreparedCall> made = MakeCall(
           step, RequestOf(step, *b, backend.threads(), {}), backend, options, &b->kernels_failed);
       if (backend.device())
@@ -408,6 +413,19 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     if (plan_.steps[k].kind != StepKind::kBodies && !b->arena.left_out[k])
       b->bytes_moved += BytesOf(plan_.steps[k], plan_, *b);
   return b;
+}
+
+bool Binder::SameCall(size_t k, const Binding& a, const Binding& b) const {
+  const Step& step = plan_.steps[k];
+  const auto same = [&](int v) {
+    if (v < 0) return true;
+    if (a.dims[size_t(v)] != b.dims[size_t(v)]) return false;
+    const auto told = shape_steps_.find(v);
+    return told == shape_steps_.end() ||
+           a.shape_values[told->second] == b.shape_values[told->second];
+  };
+  return std::all_of(step.inputs.begin(), step.inputs.end(), same) &&
+         std::all_of(step.outputs.begin(), step.outputs.end(), same);
 }
 
 void Binder::Release(const Step& step, const PreparedCall* call) const {

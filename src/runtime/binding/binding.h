@@ -44,11 +44,14 @@ class Binder {
   /// binding is found by its symbols alone (kBadInput).
   void CheckInputs(const Binding& binding, const std::vector<TensorPtr>& inputs) const;
   /// Checks the inputs and every fact that the program was compiled
-  /// with (kShapeMismatch), then prepares. `bounds`: of sizes in the program, or null.
+  /// with (kShapeMismatch), then prepares. `bounds`: of sizes in the program, or null. `before`: a
+  /// binding of the plan, or null; calls whose operands have the same sizes there are shared, so
+  /// that a size that few steps see costs little when it changes.
   std::shared_ptr<const Binding> Bind(const std::vector<int64_t>& symbols,
                                       const std::vector<TensorPtr>& inputs,
                                       const FrameBounds* bounds, Backend& backend,
-                                      const CallOptions& options) const;
+                                      const CallOptions& options,
+                                      const Binding* before = nullptr) const;
 
   /// A library call made ready for a binding; `known`: what is in values beside constants, by
   /// value. Null where the library refuses it.
@@ -73,6 +76,8 @@ class Binder {
   /// What the last layout was made of is found again: ways of a budget are laid out to be judged
   /// and once more to be run.
   ArenaLayout LayOut(const ArenaSizes& sizes) const;
+  /// Operands, results and what is known of them are the same in both.
+  bool SameCall(size_t step, const Binding& a, const Binding& b) const;
   /// The call of a library step, or a kernel in its place. `failed` counts kernels that could not
   /// be generated.
   std::unique_ptr<PreparedCall> MakeCall(const Step& step, ComputeRequest request, Backend& backend,

@@ -31,6 +31,7 @@
 #include "weft/support/edit_distance.h"
 #include "weft/support/out_of_memory.h"
 #include "weft/support/request.h"
+#include "weft/support/strings.h"
 #include "weft/support/timer.h"
 #include "weft/sym/symbols.h"
 
@@ -434,6 +435,15 @@ std::vector<DivisionTime> TimeDivisions(const Graph& graph, const CompileOptions
 
 std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& options) {
   return WithMemoryTo("compile the graph", {}, [&] {
+    if (!options.feedback.empty()) {
+      CompileOptions rest = options;
+      rest.feedback.clear();
+      PassOptions passes;
+      passes.limits = options.passes.limits;
+      const std::string pairs = Join(options.feedback, ";");
+      return Compile(ApplyPasses(std::move(graph), {{"CacheInPlace", {{"feedback", pairs}}}}, passes),
+                     rest);
+    }
     if (!options.backend.empty()) return CompileAny(std::move(graph), options);
     CompileOptions with_backend = options;
     with_backend.backend = kDefaultBackend;

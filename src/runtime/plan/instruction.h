@@ -53,6 +53,7 @@ struct ExecutionPlan {
   std::vector<std::string> fed;                  ///< names of what is fed
   std::vector<std::string> variables;            ///< names
   std::vector<bool> written;                     ///< variables
+  std::vector<bool> grows;                       ///< variables: caches that rows are appended to
   size_t num_fed() const { return input_values.size() - variables.size(); }
   std::vector<int> copies;  ///< outputs copied at the end
   /// StoragePart, by the step that it is of; in the order of steps.

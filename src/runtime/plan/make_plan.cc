@@ -7,6 +7,7 @@
 #include "usable_layouts.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/cache_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/op/op.h"
@@ -66,6 +67,7 @@ class PlanMaker {
     for (NodePtr v : variables) {
       plan_.input_values.push_back(ValueOf(NodeEntry(v)));
       plan_.variables.push_back(v->attrs.name);
+      plan_.grows.push_back(v->has_attr(builtin::kGrows));
     }
     plan_.written.assign(variables.size(), false);
     for (NodeId id : g_.GetAttr<Order>("order").nodes)

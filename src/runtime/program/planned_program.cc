@@ -9,6 +9,7 @@
 #include "runtime/memory/plan_report.h"
 #include "weft/codegen/interp/interpreter.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/cache_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/core/plan/layout.h"
@@ -26,6 +27,25 @@ bool IsReorder(const Step& s) {
 }
 bool IsDelegated(const Step& s) {
   return s.kind == StepKind::kLibrary && IsOp(s.node, builtin::kDelegated);
+}
+/// Steps that read what a cache holds into other memory, or write all of a cache.
+int64_t CountCacheCopies(const ExecutionPlan& plan) {
+  const auto cuts = [](const NodePtr& n) { return IsOp(n, builtin::kPrefix); };
+  int64_t copies = 0;
+  for (const Step& s : plan.steps) {
+    bool copy = cuts(s.node);
+    if (IsOp(s.node, builtin::kFused))
+      for (const NodePtr& n : FusedBody(s.node)->TopoOrder()) copy = copy || cuts(n);
+    for (const auto& commit : s.commits)
+      for (size_t v = 0; v < plan.variables.size(); ++v) {
+        const int target = plan.input_values[plan.num_fed() + v];
+        copy = copy || (plan.values[size_t(commit.second)].storage ==
+                            plan.values[size_t(target)].storage &&
+                        plan.grows[v]);
+      }
+    copies += copy;
+  }
+  return copies;
 }
 const char* KindOf(const Step& s) {
   static constexpr const char* kKinds[] = {"kernel", "library", "interpreter",
@@ -55,6 +75,7 @@ PlannedProgram::PlannedProgram(Graph graph, std::shared_ptr<Backend> backend)
       distinct.push_back(launcher);
   }
   stats_.host_steps += int(plan_.copies.size());
+  cache_copies_ = CountCacheCopies(plan_);
   stats_.distinct_kernels = int(distinct.size());
 }
 
@@ -72,7 +93,7 @@ RunRest PlannedProgram::RunUntil(State& state, const std::vector<TensorPtr>& fed
   if (s.bounds) binder_->AddBounds(*s.bounds, &key);
   if (!s.binding || s.key != key) {
     CountWork(&s);
-    s.binding = BindingFor(key, inputs, s.bounds.get());
+    s.binding = BindingFor(key, inputs, s.bounds.get(), s.binding.get());
     s.key = std::move(key);
   }
   const Binding& b = *s.binding;
@@ -218,7 +239,7 @@ void PlannedProgram::CountWork(PlannedState* s) const {
 }
 
 MemoryReport PlannedProgram::Report(const std::vector<TensorPtr>& tensors) const {
-  const std::shared_ptr<const Binding> b = BindingFor(binder_->Solve(tensors), tensors, nullptr);
+  const std::shared_ptr<const Binding> b = BindingFor(binder_->Solve(tensors), tensors, nullptr, nullptr);
   MemoryReport r = ReportPlan(graph_, plan_, *b);
   const WeightBytes held = weights();
   r.constant_bytes = held.constants;
@@ -281,10 +302,11 @@ std::unique_ptr<PreparedCall> PlannedProgram::PrepareCall(
 
 std::shared_ptr<const Binding> PlannedProgram::BindingFor(const std::vector<int64_t>& key,
                                                           const std::vector<TensorPtr>& inputs,
-                                                          const FrameBounds* bounds) const {
+                                                          const FrameBounds* bounds,
+                                                          const Binding* before) const {
   std::lock_guard lock(mutex_);
   return bindings_.GetOrMake(key, [&] {
-    auto made = binder_->Bind(key, inputs, bounds, *backend_, call_options_);
+    auto made = binder_->Bind(key, inputs, bounds, *backend_, call_options_, before);
     made_.erase(
         std::remove_if(made_.begin(), made_.end(), [](const auto& b) { return b.expired(); }),
         made_.end());

@@ -8,6 +8,7 @@
 #include "runtime/plan/instruction.h"
 #include "weft/codegen/compiler/kernel_compilers.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/cache_ops.h"
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/graph_attr.h"
 #include "weft/core/graph/variable.h"
@@ -117,6 +118,9 @@ void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
     program->variables_.push_back(SpecOf(program->graph_, NodeEntry(v), v->attrs.name));
     const AttrValue* value = v->attrs.dict.find("value");
     program->initial_values_.push_back(value ? value->get<TensorPtr>() : nullptr);
+    if (!v->has_attr(builtin::kGrows)) continue;
+    program->caches_.push_back({program->variables_.size() - 1, int(v->attr<int64_t>(builtin::kGrows)),
+                                v->attr<Shape>(builtin::kKept)[0], v->attr<Shape>(builtin::kRows)[0]});
   }
   std::set<std::string> written;
   for (NodePtr n : program->graph_.TopoOrder())

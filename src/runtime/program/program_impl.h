@@ -79,6 +79,13 @@ struct ProgramState {
   ResultMaker* results = nullptr;  ///< of a region; null: none
 };
 
+/// A state variable that rows are appended to (passes/effects/cache_in_place.cc).
+struct CacheSpec {
+  size_t variable = 0;  ///< of Program::Impl::variables_
+  int axis = 0;
+  SymInt kept, rows;  ///< that a run finds, and leaves
+};
+
 /// What is left of a run that has begun; both empty: nothing.
 struct RunRest {
   std::function<bool()> ended;
@@ -137,6 +144,8 @@ struct Program::Impl {
   std::vector<size_t> numbers_;            ///< inputs that are numbers
   std::vector<TensorPtr> initial_values_;  ///< of variables; null: none
   std::vector<char> written_;              ///< by variable: a run writes it
+  std::vector<CacheSpec> caches_;
+  int64_t cache_copies_ = 0;  ///< steps that copy what a cache holds
   bool writes_variables_ = false;
   bool has_homes_ = false;  ///< Run takes State::homes
   /// Tensors that lie there are taken and given; those of the host always.

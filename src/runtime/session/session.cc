@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/program/result_tensors.h"
+#include "session_caches.h"
 #include "variable_access.h"
 #include "weft/core/pass/evaluator.h"
 #include "weft/runtime/program/backend_program.h"
@@ -113,6 +114,8 @@ Session::Session(std::shared_ptr<const Program> program, std::shared_ptr<Variabl
       store_(store ? std::move(store) : std::make_shared<VariableStore>()),
       state_(program_->impl().NewState()) {
   state_->place = program_->impl().place_;
+  if (!program_->impl().caches_.empty())
+    caches_ = std::make_shared<SessionCaches>(program_->impl());
   Initialise();
 }
 Session::~Session() = default;
@@ -143,6 +146,12 @@ SessionMemory Session::memory() const {
 int64_t Session::bytes_moved() const { return state_->bytes_moved; }
 std::vector<ProgramField> Session::fields() const { return program_->impl().Fields(*state_); }
 int64_t Session::packs() const { return state_->packs; }
+CacheStats Session::caches() const { return caches_ ? caches_->stats() : CacheStats(); }
+void Session::ReserveRows(int64_t rows) {
+  WEFT_CHECK(rows >= 0, kApiMisuse, "room for {} rows", rows);
+  WEFT_CHECK(caches_, kApiMisuse, "the program has no caches (CompileOptions::feedback)");
+  caches_->Reserve(rows);
+}
 int Session::kernels_failed() const {
   return program_->stats().kernels_failed + state_->kernels_failed;
 }
@@ -163,6 +172,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   };
   std::vector<std::shared_ptr<Tensor>> before;  // goes behind the lock: it may be the caller's
   auto access = open();
+  if (caches_) caches_->Prepare(inputs, access.get());
   if (access->version() != store_version_) {
     // The caller may have erased a variable since the session was made.
     if (std::any_of(specs.begin(), specs.end(),
@@ -170,6 +180,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
       access.reset();
       Initialise();
       access = open();
+      if (caches_) caches_->Prepare(inputs, access.get());
     }
     before.swap(state_->variables);
     state_->homes.clear();
@@ -188,6 +199,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   if (state_->make_result)
     for (const auto& v : state_->variables) state_->apart.push_back(v.get());
   run();
+  if (caches_) caches_->Ran();
 }
 
 namespace {

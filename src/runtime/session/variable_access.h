@@ -23,6 +23,8 @@ class VariableAccess {
   uint64_t version() const;
   /// Null where there is none.
   std::shared_ptr<Tensor> Find(const std::string& name) const;
+  /// Puts a tensor in the place of the one of that name; for a run that writes.
+  void Replace(const std::string& name, std::shared_ptr<Tensor> tensor);
   /// It lies in memory of the caller.
   bool IsAdopted(const std::string& name) const;
   /// Of a variable that there is.

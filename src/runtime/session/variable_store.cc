@@ -329,6 +329,13 @@ std::shared_ptr<Tensor> VariableAccess::Find(const std::string& name) const {
   const auto it = store_.impl_->tensors.find(name);
   return it == store_.impl_->tensors.end() ? nullptr : it->second;
 }
+void VariableAccess::Replace(const std::string& name, std::shared_ptr<Tensor> tensor) {
+  VariableStore::Impl& impl = *store_.impl_;
+  impl.homes.erase(name);
+  impl.adopted.erase(name);
+  impl.tensors[name] = std::move(tensor);
+  ++impl.version;
+}
 std::vector<std::string> VariableAccess::Names() const { return store_.impl_->Names(); }
 
 }  // namespace weft

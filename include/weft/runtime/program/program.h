@@ -58,6 +58,13 @@ struct CompileOptions {
   /// elsewhere or has another Tensor::version(). Who writes to the memory of such an input has to
   /// give it another version. Throws kBadBinding for a name that no input has.
   std::vector<std::string> steady;
+  /// "OUTPUT=INPUT": what that output gives is what that input is in the next run. Both are gone
+  /// from the program: the value is a state of the session, by the name of the input. Where the
+  /// output is the input with new rows behind (a cache of keys), these are written in place, and
+  /// how many rows the input has is fed as a number, unless another input tells it: 0 begins a
+  /// text, a smaller one than before goes back. "auto": all outputs that are such caches. Throws
+  /// what the pass CacheInPlace throws.
+  std::vector<std::string> feedback;
   MemoryOptions memory;
 };
 
@@ -128,6 +135,17 @@ struct ProgramStats {
   std::vector<PassRecord> passes;
 };
 
+/// The caches of a session (CompileOptions::feedback).
+struct CacheStats {
+  int64_t caches = 0;
+  int64_t rows = 0;             ///< that they hold behind the last run
+  int64_t room = 0;             ///< rows that they have memory for
+  int64_t bytes = 0;            ///< of all of that memory
+  int64_t allocations = 0;      ///< times that they were given memory, all at once
+  int64_t moved_bytes = 0;      ///< of rows that were copied into new memory then
+  int64_t copied_by_steps = 0;  ///< steps of a run that copy what a cache holds
+};
+
 /// Of this process, so far. A run adds to neither.
 struct CompileCounts {
   int64_t programs = 0;  ///< made, those of bodies and regions each for itself
@@ -160,6 +178,7 @@ struct ProgramField;
 // The runtime's own (src/runtime/program/program_impl.h).
 struct ProgramState;
 struct RunRest;
+class SessionCaches;
 
 class WEFT_API Program {
  public:
@@ -264,6 +283,9 @@ class WEFT_API Session {
   int64_t bytes_moved() const;
   /// Times that a library call has been made ready for steady inputs (CompileOptions::steady).
   int64_t packs() const;
+  CacheStats caches() const;
+  /// From the next run on caches have room for so many rows at least, and grow no sooner.
+  void ReserveRows(int64_t rows);
   /// What the backend's own program tells of itself and of the last run
   /// (weft/runtime/program/backend_program.h); of other programs nothing.
   std::vector<ProgramField> fields() const;
@@ -286,6 +308,7 @@ class WEFT_API Session {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<VariableStore> store_;
   uint64_t store_version_ = 0;  // that state_->variables were taken of
+  std::shared_ptr<SessionCaches> caches_;  // null: the program has none
   std::shared_ptr<ProgramState> state_;
   CancelToken cancel_;
 };
