@@ -132,6 +132,10 @@ typedef struct WeftOptions {
    * begins. */
   const char* memory_budget;
   const char* hints; /* "batch=64,seq=128": likely dimensions, for plans of memory; may be null */
+  /* "present=past;h_out=h_in": outputs that are what those inputs are in the next run, kept in the
+   * session and gone from the program; "auto": all outputs that are rows behind those of an input.
+   * How many rows there are is an input, a scalar i64, where no other one tells it. May be null. */
+  const char* feedback;
 } WeftOptions;
 /* Imports and compiles a model: .onnx, .weft, .json; or loads a compiled program, .weftx.
  * `options` may be null. */
@@ -186,6 +190,48 @@ WEFT_API WeftStatus weft_session_set_cancel(WeftSession* session, const WeftCanc
 WEFT_API WeftStatus weft_session_output(const WeftSession* session, size_t index,
                                         WeftTensor** tensor);
 WEFT_API void weft_session_release(WeftSession* session);
+
+/* ---- texts ---- */
+/* A tokenizer.json of a byte-pair encoding (weft/generate/tokenizer.h tells which). */
+typedef struct WeftTokenizer WeftTokenizer;
+WEFT_API WeftStatus weft_tokenizer_load(const char* path, WeftTokenizer** tokenizer);
+/* `text` is UTF-8 of `size` bytes; `special` not 0: with what the file puts around a text. *count is
+ * the room in `tokens`, and becomes their number; where it was less, they are not written, and
+ * the status is WEFT_E_BAD_BINDING. `tokens` null: they are counted. */
+WEFT_API WeftStatus weft_tokenizer_encode(const WeftTokenizer* tokenizer, const char* text,
+                                          size_t size, int32_t special, int64_t* tokens,
+                                          size_t* count);
+/* The same way round: *size bytes of text, with no zero behind them. */
+WEFT_API WeftStatus weft_tokenizer_decode(const WeftTokenizer* tokenizer, const int64_t* tokens,
+                                          size_t count, int32_t special, char* text, size_t* size);
+WEFT_API void weft_tokenizer_release(WeftTokenizer* tokenizer);
+
+/* A language model that goes on with texts (weft/generate/generator.h); for one thread at a time. */
+typedef struct WeftGenerator WeftGenerator;
+/* `options` may be null; those of WeftOptions but `feedback`, where null is "auto". */
+WEFT_API WeftStatus weft_generator_load(const char* path, const WeftOptions* options,
+                                        WeftGenerator** generator);
+typedef struct WeftGenerateOptions {
+  size_t struct_size;
+  int64_t max_tokens; /* new ones, of each text */
+  double temperature; /* 0: the most likely token each time */
+  int64_t top_k;      /* 0: all */
+  double top_p;       /* 0 or 1: all */
+  uint64_t seed;
+  const int64_t* stop_tokens; /* a text ends with the first of these */
+  size_t num_stop_tokens;
+  /* Called with each new token as it comes; not 0 ends that text. May be null. */
+  int32_t (*on_token)(void* context, size_t text, int64_t token);
+  void* context;
+} WeftGenerateOptions;
+/* Goes on with `count` texts at once; text i is lengths[i] tokens at prompts[i]. */
+WEFT_API WeftStatus weft_generator_run(WeftGenerator* generator, size_t count,
+                                       const int64_t* const* prompts, const size_t* lengths,
+                                       const WeftGenerateOptions* options);
+/* New tokens of a text of the last run, in memory of the generator until its next one. */
+WEFT_API WeftStatus weft_generator_tokens(const WeftGenerator* generator, size_t text,
+                                          const int64_t** tokens, size_t* count);
+WEFT_API void weft_generator_release(WeftGenerator* generator);
 
 /* ---- plugins ---- */
 /* Loads a plugin from an explicit path, once; what it registers is there

@@ -35,7 +35,8 @@ SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::h
                            bool fusion, int threads, bool tune, bool tf32, nb::handle limits,
                            bool strict, nb::handle checks, nb::handle dump_dir,
                            std::vector<std::string> steady, const std::string& memory_budget,
-                           std::map<std::string, int64_t> hints) {
+                           std::map<std::string, int64_t> hints,
+                           std::vector<std::string> feedback) {
   CheckLives(graph);
   WEFT_CHECK(threads >= 0, kApiMisuse, "threads={}", threads);
   CompileOptions options;
@@ -51,6 +52,7 @@ SharedProgram CompileGraph(const Graph& graph, const std::string& backend, nb::h
   options.steady = std::move(steady);
   options.memory.budget = MemoryBudget::Parse(memory_budget, "memory_budget");
   options.memory.hints.insert(hints.begin(), hints.end());
+  options.feedback = std::move(feedback);
   Graph copy(graph);
   return Make(options.passes.cancel, [&] { return Compile(std::move(copy), options); });
 }
@@ -179,13 +181,13 @@ void BindProgram(nb::module_& m) {
         "pipeline"_a = nb::none(), "fusion"_a = true, "threads"_a = 0, "tune"_a = false,
         "tf32"_a = false, "limits"_a = nb::none(), "strict"_a = false, "checks"_a = nb::none(),
         "dump_dir"_a = nb::none(), "steady"_a = std::vector<std::string>(), "memory_budget"_a = "",
-        "hints"_a = std::map<std::string, int64_t>(),
+        "hints"_a = std::map<std::string, int64_t>(), "feedback"_a = std::vector<std::string>(),
         nb::sig("def _compile(graph: Graph, *, backend: str = '', pipeline: PipelineLike | None = "
                 "None, fusion: bool = True, threads: int = 0, tune: bool = False, tf32: bool = "
                 "False, limits: LimitsLike | None = None, strict: bool = False, checks: str | "
                 "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None, steady: "
                 "typing.Sequence[str] = ..., memory_budget: str = '', hints: "
-                "typing.Mapping[str, int] = ...) -> Program"));
+                "typing.Mapping[str, int] = ..., feedback: typing.Sequence[str] = ...) -> Program"));
   m.def("load_program", LoadAnyProgram, "program"_a, nb::kw_only(), "backend"_a = "",
         "threads"_a = 0, "limits"_a = nb::none(), "tune"_a = false, "tf32"_a = false,
         "memory_budget"_a = "",

@@ -80,6 +80,7 @@ def compile(  # noqa: A001: the word of the field
     steady: Iterable[str] = (),
     memory_budget: int | str | None = None,
     hints: Mapping[str, int] | None = None,
+    feedback: Iterable[str] = (),
 ) -> Program:
     """Makes a program of a graph, or of a model that `load` reads.
 
@@ -91,11 +92,14 @@ def compile(  # noqa: A001: the word of the field
     `memory_budget` bounds what a run adds to memory: bytes, '300M', '50%' (of what it takes where nothing is computed twice) or
     'min'. A run that cannot keep it raises weft.OutOfMemoryError before it begins; no bit of a result changes. `hints` are likely
     values of symbols, which plans are made for.
+    `feedback` names outputs that are what an input is in the next run, 'present=past', or 'auto': all that are rows behind those
+    of an input. Both stay in the session; how many rows there are is fed as a number where no other input tells it.
     """
     graph = model if isinstance(model, Graph) else load(model, limits=limits)
     return _compile(graph, backend=backend, pipeline=pipeline, fusion=fusion, threads=threads, tune=tune, tf32=tf32,
                     limits=limits, strict=strict, checks=checks, dump_dir=dump_dir, steady=list(steady),
-                    memory_budget="" if memory_budget is None else str(memory_budget), hints=dict(hints or {}))
+                    memory_budget="" if memory_budget is None else str(memory_budget), hints=dict(hints or {}),
+                    feedback=list(feedback))
 
 
 @overload
