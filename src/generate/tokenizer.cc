@@ -69,6 +69,13 @@ std::string Lossy(const std::string& bytes) {
   return out;
 }
 
+constexpr const char* kNoCharacter = "\xef\xbf\xbd";
+
+/// The length of the beginning that both have.
+size_t Common(const std::string& a, const std::string& b) {
+  return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
 /// What the beginning of a text may still be a part of: bytes of a character that has not ended.
 size_t Unfinished(const std::string& text) {
   for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
@@ -398,24 +405,25 @@ std::string TextStream::Push(int64_t token) {
   const std::string text = tokenizer_.impl_->Bytes(tokens_, special_);
   const size_t whole = text.size() - Unfinished(text);
   // Bytes that are tokens of their own are U+FFFD until the others are there.
-  const bool waits = text.size() >= 3 && text.compare(text.size() - 3, 3, "\xef\xbf\xbd") == 0;
-  if (waits || whole <= given_.size() || text.compare(0, given_.size(), given_) != 0) return {};
-  std::string fresh = text.substr(given_.size(), whole - given_.size());
+  const bool waits = text.size() >= 3 && text.compare(text.size() - 3, 3, kNoCharacter) == 0;
+  const size_t same = Common(text, given_);
+  if (waits || whole <= same) return {};
+  std::string fresh = text.substr(same, whole - same);
+  given_ = text.substr(0, whole);
   if (whole == text.size() && tokens_.size() > 1) {
-    // The last token tells whether what follows begins a text.
+    // The last token tells whether what follows begins a text; all before it is done with.
     const std::string last = tokenizer_.impl_->Bytes({token}, special_);
-    tokens_ = {token};
-    given_ = last;
-  } else {
-    given_ = text.substr(0, whole);
+    if (!last.empty() && last.find(kNoCharacter) == std::string::npos) {
+      tokens_ = {token};
+      given_ = last;
+    }
   }
   return Lossy(fresh);
 }
 
 std::string TextStream::Finish() {
   const std::string text = tokenizer_.impl_->Bytes(tokens_, special_);
-  const std::string left =
-      text.compare(0, given_.size(), given_) == 0 ? text.substr(given_.size()) : std::string();
+  const std::string left = text.substr(Common(text, given_));
   tokens_.clear();
   given_.clear();
   return Lossy(left);

@@ -53,7 +53,7 @@ class WEFT_API Tokenizer {
 };
 
 /// The text of tokens that come one by one: what Push and Finish return, joined, is what Decode
-/// gives of all of them.
+/// gives of all of them, where their bytes are characters.
 class WEFT_API TextStream {
  public:
   /// `tokenizer` must outlive it.

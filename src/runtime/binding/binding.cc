@@ -44,6 +44,7 @@ Binder::Binder(const ExecutionPlan& plan, Facts facts) : plan_(plan), facts_(std
       if (d.known() && d.is_symbol() &&
           std::find(symbols_.begin(), symbols_.end(), d) == symbols_.end())
         symbols_.push_back(d);
+  has_caches_ = std::count(plan.grows.begin(), plan.grows.end(), true) > 0;
   program_ = std::make_unique<SymProgram>(symbols_);
   std::set<std::string> free;
   auto add = [&](SymInt e, const std::string& who) {
@@ -132,7 +133,29 @@ void Binder::AddBounds(const FrameBounds& bounds, std::vector<int64_t>* key) con
 }
 
 void Binder::Lay(const FrameBounds* bounds, Backend& backend, const CallOptions& options,
-                 Binding* b) const {
+                 const Binding* before, Binding* b) const {
+  if (has_caches_ && before && !bounds) {
+    const auto fits = [](const std::vector<int64_t>& now, const std::vector<int64_t>& room) {
+      return std::equal(now.begin(), now.end(), room.begin(), room.end(),
+                        [](int64_t n, int64_t r) { return n <= r; });
+    };
+    if (before->sizes.parts.empty() && fits(b->sizes.blocks, before->sizes.blocks) &&
+        fits(b->sizes.scratch, before->sizes.scratch)) {
+      b->sizes = before->sizes;
+      b->arena = before->arena;
+      return;
+    }
+    const auto grow = [](std::vector<int64_t>* now, const std::vector<int64_t>& past) {
+      for (size_t k = 0; k < now->size(); ++k)
+        if ((*now)[k] != past[k]) (*now)[k] = CheckedAdd((*now)[k], (*now)[k] / 2 + kArenaAlign);
+    };
+    grow(&b->sizes.blocks, before->sizes.blocks);
+    grow(&b->sizes.scratch, before->sizes.scratch);
+    // Places in other blocks are those of one size: nothing lies in another one.
+    b->sizes.parts.clear();
+    b->arena = LayArena(plan_, b->sizes);
+    return;
+  }
   SymBindings known = b->symbols;
   if (bounds)
     for (SymInt s : symbols_)
@@ -408,7 +431,7 @@ std::shared_ptr<const Binding> Binder::Bind(const std::vector<int64_t>& symbols,
     b->sizes.scratch.push_back(call ? call->scratch_bytes() : 0);
   }
   FindReleased(b.get());
-  Lay(bounds, backend, options, b.get());
+  Lay(bounds, backend, options, before, b.get());
   for (size_t k = 0; k < plan_.steps.size(); ++k)  // what bodies move is theirs
     if (plan_.steps[k].kind != StepKind::kBodies && !b->arena.left_out[k])
       b->bytes_moved += BytesOf(plan_.steps[k], plan_, *b);

@@ -70,9 +70,11 @@ class Binder {
   /// nothing else may (kOverflow).
   std::vector<int64_t> Sizes(const std::vector<int64_t>& symbols) const;
   /// Lays out what has the sizes that `b` says: at the most of what data decide, where `bounds`
-  /// has room for it.
+  /// has room for it. Programs with caches meet another size with every token: there, what has
+  /// another size than `before` is given room for half as much again, and a layout stays until a
+  /// run does not fit.
   void Lay(const FrameBounds* bounds, Backend& backend, const CallOptions& options,
-           Binding* b) const;
+           const Binding* before, Binding* b) const;
   /// What the last layout was made of is found again: ways of a budget are laid out to be judged
   /// and once more to be run.
   ArenaLayout LayOut(const ArenaSizes& sizes) const;
@@ -105,6 +107,7 @@ class Binder {
   std::unique_ptr<SymProgram> program_;
   std::vector<std::vector<int>> value_slots_, kernel_slots_, shape_slots_;
   std::vector<int> storage_slots_;
+  bool has_caches_ = false;
   std::vector<std::pair<int, int>> part_slots_;  ///< of what is in front, and of rows; -1: unknown
   std::vector<SymInt> results_;                  ///< the expression of every slot
   std::vector<char> may_wrap_;  ///< by slot: nothing but data that wraps as the expression does
