@@ -40,6 +40,7 @@ struct Generator::Impl {
   bool has_cache = false, has_mask = false, has_positions = false;
   int64_t vocabulary = -1;
   GenerateStats stats;
+  int64_t arena_bytes = 0;  ///< the most that any run took
   std::vector<std::shared_ptr<Tensor>> outputs;
   std::vector<float> row;
 
@@ -181,7 +182,6 @@ struct Generator::Impl {
     int64_t held = 0;
     for (int64_t made_now = 0; made_now < o.max_tokens; ++made_now) {
       const Timer timer;
-      const int64_t arena = session->arena_bytes();
       if (has_cache)
         Step(batch, fresh, positions, held);
       else
@@ -215,8 +215,9 @@ struct Generator::Impl {
         stats.seconds += seconds;
         ++stats.steps;
         stats.step_seconds.push_back(seconds);
-        stats.arena_allocations += session->arena_bytes() > arena && made_now > 1;
+        stats.arena_allocations += session->arena_bytes() > arena_bytes;
       }
+      arena_bytes = std::max(arena_bytes, session->arena_bytes());
       if (std::all_of(ended.begin(), ended.end(), [](char e) { return e != 0; })) break;
       held = slots;
       for (size_t b = 0; b < texts.size(); ++b) {

@@ -76,7 +76,8 @@ std::vector<TinyTextModel> Models() {
 void CheckModels(const std::string& backend) {
   int number = 0;
   for (const TinyTextModel& m : Models()) {
-    CAPTURE(number++);
+    CAPTURE(number);
+    ++number;
     CompileOptions compile;
     compile.backend = backend;
     Generator g(m.Make(), compile);

@@ -47,7 +47,10 @@ Placement::Placement(const Graph& graph, const Target& target)
       types_(graph.GetAttr<TypeMap>("dtype")),
       values_(graph.HasAttr("value") ? &graph.GetAttr<ValueMap>("value") : nullptr),
       unknown_(graph.HasAttr("unknown") ? &graph.GetAttr<UnknownMap>("unknown") : nullptr) {
-  for (const NodePtr& p : graph.AllInputs())
+  // A run is told the extents of what is fed, and of the variables that its store has.
+  std::vector<NodePtr> told = graph.AllInputs();
+  for (const NodePtr& v : StateVariables(graph)) told.push_back(v);
+  for (const NodePtr& p : told)
     for (SymInt d : shapes_[NodeEntry(p)].dims())
       if (d.known() && d.is_symbol()) bound_.insert(d.symbol_name());
 }

@@ -102,6 +102,10 @@ class Former {
       k = Shared(k, group->keys);
       v = Shared(v, group->values);
       if (m->mask) m->mask = DividedMask(m->mask, rank, *group);
+    } else {
+      const Shape& square = edit_.shape(NodeEntry(m->scores));
+      SkipRepeats(&k, square);
+      SkipRepeats(&v, square);
     }
     NodeEntry keys = HeldRows(&k, &v, rank + (group ? 1 : 0));
     std::vector<NodeEntry> in;
@@ -329,6 +333,22 @@ class Former {
     if (!dims[size_t(at)].is(1)) dims[size_t(at)] = g.heads;
     dims.insert(dims.begin() + at + 1, s[at].is(1) ? SymInt(1) : g.size);
     return edit_.AddReshape(mask, Shape(std::move(dims)));
+  }
+
+  /// Moves keys or values up over an Expand of batch axes, which the call broadcasts by itself; the
+  /// queries have as many of them, or the result would have fewer.
+  void SkipRepeats(View* view, const Shape& square) const {
+    NodeEntry one;
+    if (!m::Match(view->source, m::Op("Expand", m::Any(&one), m::Any()))) return;
+    const Shape &before = edit_.shape(one), &after = edit_.shape(view->source);
+    if (!before.has_rank() || before.rank() != after.rank()) return;
+    const int rank = int(view->axes.size());
+    for (int k = 0; k < rank; ++k) {
+      const int axis = view->axes[size_t(k)];
+      if (axis == View::kNone || before[axis] == after[axis]) continue;
+      if (k >= rank - 2 || !before[axis].is(1) || after[axis] != square[k]) return;
+    }
+    view->source = one;
   }
 
   /// Where keys and values are what two caches hold: moves both to the caches, and gives the number

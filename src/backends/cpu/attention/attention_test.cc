@@ -24,6 +24,8 @@ struct Setup {
   Ns q_perm = {}, k_perm = {}, v_perm = {}, y_perm = {}, mask = {};
   double scale = 1;
   Ns q_batch = {}, k_batch = {}, v_batch = {};  ///< empty: as `batch`
+  int64_t read = -1;                            ///< of the keys; -1: all, and nothing says so
+  double softcap = 0;
 };
 
 Ns With(Ns batch, int64_t rows, int64_t columns) {
@@ -66,7 +68,9 @@ struct Problem {
     set("v_perm", s.v_perm);
     set("y_perm", s.y_perm);
     std::vector<TensorPtr> in{q, k, v};
-    if (mask) in.push_back(mask);
+    if (mask || s.read >= 0) in.push_back(mask);
+    if (s.read >= 0) in.push_back(Tensor::Scalar(DType::kI64, double(s.read)));
+    if (s.softcap > 0) attrs["softcap"] = s.softcap;
     Case c("weft::Attention", in, attrs, OutputDims());
     c.request.threads = threads;
     return c;
@@ -91,7 +95,8 @@ struct Problem {
     do {
       std::vector<double> score;
       double most = -INFINITY, sum = 0;
-      for (int64_t j = 0; j < s.keys; ++j) {
+      const int64_t keys = s.read < 0 ? s.keys : s.read;
+      for (int64_t j = 0; j < keys; ++j) {
         double x = 0;
         for (int64_t c = 0; c < s.depth; ++c) {
           Ns qa = at, ka = at;
@@ -100,6 +105,7 @@ struct Problem {
           x += Read(*q, s.q_perm, qa) * Read(*k, s.k_perm, ka);
         }
         x *= s.scale;
+        if (s.softcap > 0) x = s.softcap * std::tanh(x / s.softcap);
         Ns ma = at;
         ma.back() = j;
         if (mask) x += Read(*mask, {}, ma);
@@ -109,7 +115,7 @@ struct Problem {
       for (double& x : score) sum += x = std::exp(x - most);
       for (int64_t c = 0; c < s.width; ++c) {
         double y = 0;
-        for (int64_t j = 0; j < s.keys; ++j) {
+        for (int64_t j = 0; j < keys; ++j) {
           Ns va = at;
           va[va.size() - 2] = j;
           va.back() = c;
@@ -176,6 +182,17 @@ const std::vector<Setup> kSetups{
     // Rows longer than a block, and more rows than one.
     {{2}, 200, 700, 24, 70, {}, {}, {}, {}, {200, 700}, 0.7},
     {{5}, 3, 1000, 20, 130},
+    // One token: keys as rows, of any number of features, one head for all and one for each group.
+    {{12}, 1, 300, 64, 64, {}, {}, {}, {}, {300}, 0.125},
+    {{3, 2, 7}, 1, 41, 18, 18, {}, {}, {}, {}, {3, 1, 1, 1, 41}, 0.25, {}, {3, 2, 1}, {3, 2, 1}},
+    {{2, 1, 4}, 5, 70, 33, 20, {}, {}, {}, {}, {5, 70}, 1, {}, {2, 1, 1}, {2, 1, 1}},
+    // Caches with room behind what is read, and masks that end there.
+    {{2, 3}, 1, 500, 16, 16, {}, {}, {}, {}, {2, 1, 1, 131}, 0.5, {}, {}, {}, 131},
+    {{2, 3}, 40, 500, 16, 24, {}, {}, {}, {}, {40, 257}, 0.5, {}, {}, {}, 257},
+    {{2}, 4, 32, 8, 8, {}, {}, {}, {}, {}, 1, {}, {}, {}, 1},
+    // Soft caps.
+    {{2}, 1, 65, 16, 16, {}, {}, {}, {}, {65}, 4, {}, {}, {}, -1, 3},
+    {{2}, 50, 65, 16, 16, {}, {}, {}, {}, {50, 65}, 4, {}, {}, {}, -1, 30},
 };
 
 TEST_CASE("attention is what loops in double precision say, with any number of threads") {
@@ -255,6 +272,33 @@ TEST_CASE("attention: NaN and infinite scores stay in their rows") {
       CHECK(Worst(*y, p.Want()) < 1e-5);
       for (int64_t i = 0; i < 9; ++i) CHECK(std::isnan(y->at(i * 3)) == (i == 4));
     }
+}
+
+TEST_CASE("attention: windows of keys, wherever they begin and end") {
+  for (const int64_t rows : {1, 40, 130})
+    for (const int64_t window : {1, 20, 300}) {
+      Problem p({{2}, rows, 900, 5, 6, {}, {}, {}, {}, {rows, 900}, 0.5});
+      float* mask = p.mask->mutable_data_as<float>();
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < 900; ++j) {
+          const int64_t at = 5 * i + 200;
+          if (j > at || j <= at - window) mask[i * 900 + j] = -kInf;
+        }
+      const auto y = p.MakeCase(2).Run();
+      REQUIRE(y != nullptr);
+      CHECK(Worst(*y, p.Want()) < 1e-5);
+    }
+}
+
+TEST_CASE("attention: what lies behind the keys that are read is not looked at") {
+  Problem p({{2}, 3, 64, 8, 8, {}, {}, {}, {}, {}, 1, {}, {}, {}, 10});
+  const std::vector<double> want = p.Want();
+  for (const auto& t : {p.k, p.v})
+    for (int64_t b = 0; b < 2; ++b)
+      std::fill_n(t->mutable_data_as<float>() + (b * 64 + 10) * 8, 54 * 8, NAN);
+  CHECK(Difference(*p.MakeCase(2).Run(), want) < 1e-5);
+  p.s.read = 0;
+  CHECK(Difference(*p.MakeCase(2).Run(), std::vector<double>(48, 0)) == 0);
 }
 
 TEST_CASE("attention of nothing") {
@@ -349,6 +393,28 @@ TEST_CASE("the inner loops of attention in every instruction set of this machine
                       adds ? factor->data_as<float>() : nullptr);
           CHECK(Difference(*c, want) < 1e-5);
         }
+    for (int64_t rows = 1; rows <= 7; ++rows)
+      for (const int64_t depth : {1, 7, 16, 33, 64})
+        for (int64_t n = 1; n <= 9; ++n) {
+          const auto a = RandomTensor({rows, depth + 2}, 1), b = RandomTensor({n, depth + 3}, 2),
+                     c = RandomTensor({rows, n + 1}, 4);
+          std::vector<double> want;
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t j = 0; j <= n; ++j) {
+              double sum = j < n ? 0 : c->at(r * (n + 1) + j);
+              for (int64_t k = 0; j < n && k < depth; ++k)
+                sum += a->at(r * (depth + 2) + k) * b->at(j * (depth + 3) + k);
+              want.push_back(sum);
+            }
+          f->dots(a->data_as<float>(), depth + 2, b->data_as<float>(), depth + 3, n,
+                  c->mutable_data_as<float>(), n + 1, rows, depth);
+          CHECK(Difference(*c, want) < 1e-5);
+        }
+    for (float x = -200; x <= 200; x += 0.37f) {
+      std::vector<float> row(size_t(f->lanes), x);
+      f->bend(row.data(), f->lanes, 30);
+      CHECK(std::abs(row[0] - 30 * std::tanh(double(x) / 30)) < 1e-5);
+    }
     // Exponentials below 1, in units of the last place. A row of 1 and x has the maximum 0.
     double worst = 0;
     for (float x = -100; x <= 0; x += 0.003f) {
