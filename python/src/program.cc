@@ -177,17 +177,18 @@ void BindProgram(nb::module_& m) {
         return "<Program on " + p.backend() + ": " + std::to_string(p.stats().kernels) +
                " kernels, " + std::to_string(p.stats().library_calls) + " library calls>";
       });
-  m.def("_compile", CompileGraph, "graph"_a, nb::kw_only(), "backend"_a = "",
-        "pipeline"_a = nb::none(), "fusion"_a = true, "threads"_a = 0, "tune"_a = false,
-        "tf32"_a = false, "limits"_a = nb::none(), "strict"_a = false, "checks"_a = nb::none(),
-        "dump_dir"_a = nb::none(), "steady"_a = std::vector<std::string>(), "memory_budget"_a = "",
-        "hints"_a = std::map<std::string, int64_t>(), "feedback"_a = std::vector<std::string>(),
-        nb::sig("def _compile(graph: Graph, *, backend: str = '', pipeline: PipelineLike | None = "
-                "None, fusion: bool = True, threads: int = 0, tune: bool = False, tf32: bool = "
-                "False, limits: LimitsLike | None = None, strict: bool = False, checks: str | "
-                "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None, steady: "
-                "typing.Sequence[str] = ..., memory_budget: str = '', hints: "
-                "typing.Mapping[str, int] = ..., feedback: typing.Sequence[str] = ...) -> Program"));
+  m.def(
+      "_compile", CompileGraph, "graph"_a, nb::kw_only(), "backend"_a = "",
+      "pipeline"_a = nb::none(), "fusion"_a = true, "threads"_a = 0, "tune"_a = false,
+      "tf32"_a = false, "limits"_a = nb::none(), "strict"_a = false, "checks"_a = nb::none(),
+      "dump_dir"_a = nb::none(), "steady"_a = std::vector<std::string>(), "memory_budget"_a = "",
+      "hints"_a = std::map<std::string, int64_t>(), "feedback"_a = std::vector<std::string>(),
+      nb::sig("def _compile(graph: Graph, *, backend: str = '', pipeline: PipelineLike | None = "
+              "None, fusion: bool = True, threads: int = 0, tune: bool = False, tf32: bool = "
+              "False, limits: LimitsLike | None = None, strict: bool = False, checks: str | "
+              "typing.Iterable[str] | None = None, dump_dir: PathLike | None = None, steady: "
+              "typing.Sequence[str] = ..., memory_budget: str = '', hints: "
+              "typing.Mapping[str, int] = ..., feedback: typing.Sequence[str] = ...) -> Program"));
   m.def("load_program", LoadAnyProgram, "program"_a, nb::kw_only(), "backend"_a = "",
         "threads"_a = 0, "limits"_a = nb::none(), "tune"_a = false, "tf32"_a = false,
         "memory_budget"_a = "",

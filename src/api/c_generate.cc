@@ -70,8 +70,7 @@ WeftStatus weft_generator_load(const char* path, const WeftOptions* options,
     CheckArgument(generator, "generator");
     const Setup setup(options);
     Cancellable(setup, [&] {
-      *generator =
-          new WeftGenerator{Generator(LoadModel(path, setup.import), setup.compile), {}};
+      *generator = new WeftGenerator{Generator(LoadModel(path, setup.import), setup.compile), {}};
     });
   });
 }

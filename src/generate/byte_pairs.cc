@@ -1,5 +1,5 @@
-/// byte_pairs.cc: see byte_pairs.h. Pairs wait in a queue by the rank of their merge, so that a text
-/// that is one word takes n log n.
+/// byte_pairs.cc: see byte_pairs.h. Pairs wait in a queue by the rank of their merge, so that a
+/// text that is one word takes n log n.
 #include "byte_pairs.h"
 
 #include <queue>
@@ -82,7 +82,8 @@ void BytePairs::Encode(std::string_view word, std::vector<int64_t>* tokens) cons
     wait(a.before, left);
     wait(left, a.behind);
   }
-  for (int i = 0; i >= 0; i = symbols[size_t(i)].behind) tokens->push_back(symbols[size_t(i)].token);
+  for (int i = 0; i >= 0; i = symbols[size_t(i)].behind)
+    tokens->push_back(symbols[size_t(i)].token);
 }
 
 }  // namespace weft

@@ -46,9 +46,9 @@ struct Generator::Impl {
 
   /// Texts that run together.
   struct Batch {
-    std::vector<size_t> texts;          ///< by row
-    std::vector<int64_t> lengths;       ///< tokens of each row that are no filling
-    std::vector<std::vector<char>> seen;  ///< by row and slot: it is no filling
+    std::vector<size_t> texts;                ///< by row
+    std::vector<int64_t> lengths;             ///< tokens of each row that are no filling
+    std::vector<std::vector<char>> seen;      ///< by row and slot: it is no filling
     std::vector<std::vector<int64_t>> slots;  ///< tokens by slot, for models without a cache
   };
 
@@ -80,11 +80,11 @@ struct Generator::Impl {
       if (program->outputs()[i].name == "logits") logits = i;
     const IoSpec& out = program->outputs().at(logits);
     if (out.shape.rank() != 3 || !IsFloat(out.dtype))
-      Refuse("output '" + out.name + "' is no scores of [batch, sequence, tokens]", what);
+      Refuse("output '" + out.name + "' is not scores of [batch, sequence, tokens]", what);
     vocabulary = out.shape[2].is_const() ? out.shape[2].value() : -1;
   }
   [[noreturn]] static void Refuse(const std::string& why, const std::string& inputs) {
-    ThrowError(ErrorCode::kUnsupported, "this is no model of texts: " + why, "",
+    ThrowError(ErrorCode::kUnsupported, "this is not a model of texts: " + why, "",
                "it has the inputs " + inputs +
                    "; expected are input_ids, attention_mask, position_ids and caches, which are "
                    "outputs that are rows behind those of an input");
@@ -98,9 +98,9 @@ struct Generator::Impl {
     for (size_t i = 0; i < roles.size(); ++i) {
       const IoSpec& spec = program->inputs()[i];
       const auto make = [&](int64_t columns) {
-        return std::make_shared<Tensor>(
-            spec.dtype, spec.shape.rank() == 1 ? std::vector<int64_t>{columns}
-                                               : std::vector<int64_t>{rows, columns});
+        return std::make_shared<Tensor>(spec.dtype, spec.shape.rank() == 1
+                                                        ? std::vector<int64_t>{columns}
+                                                        : std::vector<int64_t>{rows, columns});
       };
       std::shared_ptr<Tensor> t;
       switch (roles[i]) {
@@ -110,21 +110,18 @@ struct Generator::Impl {
           break;
         case Role::kTokens:
           t = make(n);
-          ForEach(rows, n, t.get(), [&](int64_t b, int64_t k) {
-            return fresh[size_t(b)][size_t(k)];
-          });
+          ForEach(rows, n, t.get(),
+                  [&](int64_t b, int64_t k) { return fresh[size_t(b)][size_t(k)]; });
           break;
         case Role::kPositions:
           t = make(n);
-          ForEach(spec.shape.rank() == 1 ? 1 : rows, n, t.get(), [&](int64_t b, int64_t k) {
-            return positions[size_t(b)][size_t(k)];
-          });
+          ForEach(spec.shape.rank() == 1 ? 1 : rows, n, t.get(),
+                  [&](int64_t b, int64_t k) { return positions[size_t(b)][size_t(k)]; });
           break;
         case Role::kMask:
           t = make(held + n);
-          ForEach(rows, held + n, t.get(), [&](int64_t b, int64_t k) {
-            return int64_t(batch.seen[size_t(b)][size_t(k)]);
-          });
+          ForEach(rows, held + n, t.get(),
+                  [&](int64_t b, int64_t k) { return int64_t(batch.seen[size_t(b)][size_t(k)]); });
           break;
       }
       in.push_back(std::move(t));
@@ -135,8 +132,9 @@ struct Generator::Impl {
       if (e.code() == ErrorCode::kIndexRange) {
         e.AddPlace(fmt::format("position {}", held + n - 1));
         if (e.hint().empty())
-          e.SetHint("the model may have fewer positions than this text: a shorter prompt, or fewer "
-                    "new tokens");
+          e.SetHint(
+              "the model may have fewer positions than this text: a shorter prompt, or fewer "
+              "new tokens");
       }
       throw;
     }
@@ -167,8 +165,7 @@ struct Generator::Impl {
       batch.seen.back().resize(longest, 0);
       tokens.resize(longest, tokens.back());
       std::vector<int64_t> at(longest);
-      for (size_t k = 0; k < longest; ++k)
-        at[k] = std::min(int64_t(k), batch.lengths.back() - 1);
+      for (size_t k = 0; k < longest; ++k) at[k] = std::min(int64_t(k), batch.lengths.back() - 1);
       positions.push_back(std::move(at));
       fresh.push_back(std::move(tokens));
       SamplingOptions sampling = o.sampling;
@@ -197,14 +194,13 @@ struct Generator::Impl {
                    "the model gives the scores of the last {} tokens; texts of different lengths "
                    "need all",
                    given);
-        const int64_t token = ended[b] ? batch.slots[b].back()
-                                       : Pick(&samplers[b], int64_t(b), given - 1 - behind);
+        const int64_t token =
+            ended[b] ? batch.slots[b].back() : Pick(&samplers[b], int64_t(b), given - 1 - behind);
         next.push_back({token});
         if (ended[b]) continue;
         (*made)[texts[b]].push_back(token);
         ++stats.new_tokens;
-        const bool stops =
-            std::count(o.stop_tokens.begin(), o.stop_tokens.end(), token) > 0;
+        const bool stops = std::count(o.stop_tokens.begin(), o.stop_tokens.end(), token) > 0;
         const bool goes_on = !on_token || on_token(texts[b], token);
         ended[b] = stops || !goes_on;
       }

@@ -35,8 +35,7 @@ Tokens Greedy(const TinyTextModel& m, Tokens text, int64_t count) {
       for (size_t i = 0; name == "position_ids" && i < row.size(); ++i) row[i] = int64_t(i);
       in.push_back(name.find("past") == 0
                        ? std::make_shared<Tensor>(
-                             DType::kF32,
-                             std::vector<int64_t>{1, m.kv_heads, 0, m.width / m.heads})
+                             DType::kF32, std::vector<int64_t>{1, m.kv_heads, 0, m.width / m.heads})
                        : Row(row));
     }
     const TensorPtr logits = GetEvaluator()->Eval(g, in)[0];

@@ -52,7 +52,8 @@ int64_t Sampler::Next(const float* logits, int64_t n) {
   // The fewest that reach top_p, the last of them included.
   double kept = 0;
   int64_t count = 0;
-  while (count < k && (count == 0 || kept < options_.top_p * sum)) kept += weights_[size_t(count++)];
+  while (count < k && (count == 0 || kept < options_.top_p * sum))
+    kept += weights_[size_t(count++)];
   double draw = double(random_() >> 11) * 0x1p-53 * kept;
   for (int64_t i = 0; i < count; ++i)
     if ((draw -= weights_[size_t(i)]) < 0) return ranked_[size_t(i)].second;

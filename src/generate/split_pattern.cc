@@ -240,8 +240,8 @@ class PatternParser {
       case 'p':
       case 'P': {
         const bool braces = Take("{"), negated = braces && Take("^");
-        const std::string name = braces ? text_.substr(at_, text_.find('}', at_) - at_)
-                                        : text_.substr(at_, 1);
+        const std::string name =
+            braces ? text_.substr(at_, text_.find('}', at_) - at_) : text_.substr(at_, 1);
         if (name.size() != 1 || std::string_view("LMNPSZ").find(name[0]) == std::string_view::npos)
           Unknown("\\p{" + name + "}");
         at_ += 1;
@@ -306,7 +306,8 @@ class PatternParser {
     if (most < 0) {
       const int split = Emit({Do::kSplit});
       again();
-      WEFT_CHECK(here() > split + 1, kUnsupported, "in the pattern '{}': a repeated nothing", text_);
+      WEFT_CHECK(here() > split + 1, kUnsupported, "in the pattern '{}': a repeated nothing",
+                 text_);
       Emit({Do::kGo, split});
       steps_[size_t(split)] = fork(split + 1, here());
     } else {

@@ -1,5 +1,5 @@
-/// split_pattern.h: the regular expressions by which tokenizers cut texts into words. Private to the
-/// room.
+/// split_pattern.h: the regular expressions by which tokenizers cut texts into words. Private to
+/// the room.
 ///
 /// Alternatives are tried from left to right and the first that matches is taken, as the tokenizers
 /// of these patterns do; so it is no automaton (core's expressions take the longest match), it goes

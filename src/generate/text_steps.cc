@@ -219,8 +219,10 @@ std::vector<std::string> JoinedBytes(const std::vector<std::string>& tokens) {
   for (const std::string& t : tokens) {
     const auto digit = [&](size_t i) {
       const char c = t[i];
-      return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10
-             : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+      return c >= '0' && c <= '9'   ? c - '0'
+             : c >= 'A' && c <= 'F' ? c - 'A' + 10
+             : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                    : -1;
     };
     if (t.size() == 6 && t.compare(0, 3, "<0x") == 0 && t[5] == '>' && digit(3) >= 0 &&
         digit(4) >= 0) {
@@ -271,7 +273,8 @@ Normalizer ReadNormalizer(const JsonDoc& doc, Ref r) {
     return [matches, to](const std::string& text) { return ReplacedBy(matches, text, to); };
   }
   if (type == "Strip") {
-    const bool left = BoolOr(doc, r, "strip_left", true), right = BoolOr(doc, r, "strip_right", true);
+    const bool left = BoolOr(doc, r, "strip_left", true),
+               right = BoolOr(doc, r, "strip_right", true);
     return [left, right](const std::string& text) {
       size_t begin = 0, end = text.size(), last = 0;
       bool seen = false;
@@ -401,8 +404,8 @@ Decoder ReadDecoder(const JsonDoc& doc, Ref r) {
       const size_t n = content.size();
       for (std::string& t : tokens) {
         for (int64_t k = 0; k < start && t.compare(0, n, content) == 0; ++k) t.erase(0, n);
-        for (int64_t k = 0;
-             k < stop && t.size() >= n && t.compare(t.size() - n, n, content) == 0; ++k)
+        for (int64_t k = 0; k < stop && t.size() >= n && t.compare(t.size() - n, n, content) == 0;
+             ++k)
           t.erase(t.size() - n);
       }
       return tokens;

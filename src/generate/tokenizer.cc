@@ -1,5 +1,5 @@
-/// tokenizer.cc: see tokenizer.h. A text is cut at tokens that were added to the vocabulary; what is
-/// between is normalized, cut into words, and these into tokens.
+/// tokenizer.cc: see tokenizer.h. A text is cut at tokens that were added to the vocabulary; what
+/// is between is normalized, cut into words, and these into tokens.
 #include "weft/generate/tokenizer.h"
 
 #include <algorithm>
@@ -55,10 +55,16 @@ std::string Lossy(const std::string& bytes) {
     out += "\xef\xbf\xbd";
     const auto byte = [&](size_t i) { return i < bytes.size() ? uint32_t(uint8_t(bytes[i])) : 0; };
     const uint32_t first = byte(at), second = byte(at + 1);
-    const size_t n = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 && first < 0xf0 ? 3
-                     : first >= 0xc2 && first < 0xe0 ? 2 : 1;
-    const uint32_t lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80,
-                   hi = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    const size_t n = first >= 0xf0 && first < 0xf5   ? 4
+                     : first >= 0xe0 && first < 0xf0 ? 3
+                     : first >= 0xc2 && first < 0xe0 ? 2
+                                                     : 1;
+    const uint32_t lo = first == 0xe0   ? 0xa0
+                        : first == 0xf0 ? 0x90
+                                        : 0x80,
+                   hi = first == 0xed   ? 0x9f
+                        : first == 0xf4 ? 0x8f
+                                        : 0xbf;
     size_t taken = 1;
     if (n > 1 && second >= lo && second <= hi) {
       taken = 2;
@@ -171,7 +177,7 @@ class Reader {
     doc_.Expect(0, Kind::kObject, "the object of a tokenizer");
     const auto model = doc_.Find(0, "model");
     if (!model || !doc_.is(*model, Kind::kObject))
-      doc_.Fail(ErrorCode::kInvalidModel, "this is no tokenizer: there is no 'model'", 0,
+      doc_.Fail(ErrorCode::kInvalidModel, "this is not a tokenizer: there is no 'model'", 0,
                 "expected is the file tokenizer.json of Hugging Face tokenizers");
     ReadModel(*model, t);
     if (const auto added = doc_.Find(0, "added_tokens"); added && !doc_.is(*added, Kind::kNull))
@@ -194,7 +200,7 @@ class Reader {
   int64_t Token(Ref r) const {
     const int64_t id = doc_.Int(r, "a token");
     if (id < 0 || id >= kMostToken)
-      doc_.Fail(ErrorCode::kInvalidModel, fmt::format("{} is no token", id), r);
+      doc_.Fail(ErrorCode::kInvalidModel, fmt::format("{} is not a token", id), r);
     return id;
   }
   template <class Impl>
@@ -256,18 +262,18 @@ class Reader {
       const std::string both = doc_.String(e, "a merge");
       const size_t space = both.find(' ');
       if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
-        doc_.Fail(ErrorCode::kInvalidModel, fmt::format("the merge '{}' is not of two tokens", both),
-                  e);
+        doc_.Fail(ErrorCode::kInvalidModel,
+                  fmt::format("the merge '{}' is not of two tokens", both), e);
       a = both.substr(0, space);
       b = both.substr(space + 1);
     }
     const auto id = [&](const std::string& word) {
       const auto it = m->vocabulary.find(word);
       if (it == m->vocabulary.end())
-        doc_.Fail(ErrorCode::kInvalidModel,
-                  fmt::format("the merge of '{}' and '{}': '{}' is not in the vocabulary", a, b,
-                              word),
-                  e, "the file is damaged, or its vocabulary is another's");
+        doc_.Fail(
+            ErrorCode::kInvalidModel,
+            fmt::format("the merge of '{}' and '{}': '{}' is not in the vocabulary", a, b, word), e,
+            "the file is damaged, or its vocabulary is another's");
       return it->second;
     };
     m->AddMerge(id(a), id(b), id(a + b));

@@ -97,10 +97,10 @@ TEST_CASE("files that are no tokenizers say where") {
   CHECK(with("\"b\": 1", "\"b\": 1e3") == ErrorCode::kSyntax);
   CHECK(with("\"id\": 3", "\"id\": 2") == ErrorCode::kInvalidModel);
   CHECK(with("\"merges\"", "\"margins\"") == ErrorCode::kInvalidModel);
-  CHECK(with("\"added", "\"normalizer\": {\"type\": \"Nmt\"}, \"added") ==
-        ErrorCode::kUnsupported);
-  CHECK(with("\"added", "\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, "
-                        "\"behavior\": \"Isolated\"}, \"added") == ErrorCode::kInvalidModel);
+  CHECK(with("\"added", "\"normalizer\": {\"type\": \"Nmt\"}, \"added") == ErrorCode::kUnsupported);
+  CHECK(with("\"added",
+             "\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, "
+             "\"behavior\": \"Isolated\"}, \"added") == ErrorCode::kInvalidModel);
   // A file that is cut short, at every place.
   for (size_t n = 0; n < good.size(); ++n) CHECK_MESSAGE(CodeOf(good.substr(0, n)), n);
 }

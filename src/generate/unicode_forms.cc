@@ -40,9 +40,9 @@ void Decompose(uint32_t c, std::vector<uint32_t>* out) {
   // The first part may have parts of its own, the second has none.
   std::vector<uint32_t> behind;
   for (;;) {
-    const auto* d = std::lower_bound(
-        std::begin(kDecompositions), std::end(kDecompositions), c,
-        [](const Decomposition& x, uint32_t value) { return x.whole < value; });
+    const auto* d =
+        std::lower_bound(std::begin(kDecompositions), std::end(kDecompositions), c,
+                         [](const Decomposition& x, uint32_t value) { return x.whole < value; });
     if (d == std::end(kDecompositions) || d->whole != c) break;
     if (d->second) behind.push_back(d->second);
     c = d->first;

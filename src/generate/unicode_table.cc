@@ -1,5 +1,5 @@
 /// unicode_table.cc: the general category of every code point, by its first letter, as Unicode 14
-/// has it (unicodedata of Python 3.11): where a range of one begins, three bits for which behind it.
+/// has it (unicodedata of Python 3.11): where a range of one begins, and three bits for which.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>

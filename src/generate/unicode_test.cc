@@ -9,11 +9,11 @@ namespace {
 TEST_CASE("kinds of characters") {
   // unicodedata.category of Python
   for (const auto& [c, kind] : std::initializer_list<std::pair<uint32_t, char>>{
-           {'a', 'L'},     {'0', 'N'},     {' ', 'Z'},     {'\n', 'O'},    {'.', 'P'},
-           {'$', 'S'},     {0xe9, 'L'},    {0x301, 'M'},   {0xb2, 'N'},    {0x3042, 'L'},
-           {0x4e00, 'L'},  {0x1f600, 'S'}, {0x2028, 'Z'},  {0x10ffff, 'O'}, {0xad, 'O'},
-           {0x3007, 'N'},  {0x2160, 'N'},  {0xff01, 'P'},  {0xac00, 'L'},  {0xd7a3, 'L'},
-           {0xd7a4, 'O'},  {0x20ac, 'S'},  {0x0e33, 'L'},  {0x0e34, 'M'}})
+           {'a', 'L'},    {'0', 'N'},     {' ', 'Z'},    {'\n', 'O'},     {'.', 'P'},
+           {'$', 'S'},    {0xe9, 'L'},    {0x301, 'M'},  {0xb2, 'N'},     {0x3042, 'L'},
+           {0x4e00, 'L'}, {0x1f600, 'S'}, {0x2028, 'Z'}, {0x10ffff, 'O'}, {0xad, 'O'},
+           {0x3007, 'N'}, {0x2160, 'N'},  {0xff01, 'P'}, {0xac00, 'L'},   {0xd7a3, 'L'},
+           {0xd7a4, 'O'}, {0x20ac, 'S'},  {0x0e33, 'L'}, {0x0e34, 'M'}})
     CHECK_MESSAGE(CategoryOf(c) == kind, c);
   for (const uint32_t c : {9u, 10u, 11u, 12u, 13u, 32u, 0x85u, 0xa0u, 0x2003u, 0x3000u, 0x2029u})
     CHECK_MESSAGE(IsSpace(c), c);

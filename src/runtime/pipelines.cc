@@ -169,6 +169,10 @@ Pipeline InterpretedPipeline() { return {"OrderMutation", "ReadVariables", "Infe
 
 Pipeline RegionPipeline() { return {"SplitRegions"}; }
 
+Pipeline FeedbackPipeline(const std::string& pairs) {
+  return {{"CacheInPlace", {{"feedback", pairs}}}};
+}
+
 Pipeline PruningPipeline() { return {"PruneLoops"}; }
 
 Pipeline PipelineBetween(PipelineEnd from, PipelineEnd until) {

@@ -53,8 +53,8 @@ struct TinyTextModel {
     std::vector<NodeEntry> pasts, presents;
     for (int64_t l = 0; has_cache && l < layers; ++l)
       for (const char* what : {".key", ".value"})
-        pasts.emplace_back(g.AddInput(past + std::to_string(l) + what, DType::kF32,
-                                      {b, kv_heads, p, depth}));
+        pasts.emplace_back(
+            g.AddInput(past + std::to_string(l) + what, DType::kF32, {b, kv_heads, p, depth}));
     // Rows of queries and of keys by their places.
     const auto extent = [&](const NodeEntry& x, int64_t axis) {
       return op("Gather", {op("Shape", {x}), number(double(axis), DType::kI64)});
@@ -67,12 +67,13 @@ struct TinyTextModel {
     const NodeEntry down = op("Unsqueeze", {rows, ints({1})});
     NodeEntry seen = op("LessOrEqual", {keys, down});  // [s, p + s]
     if (window > 0)
-      seen = op("And", {seen, op("Less", {op("Sub", {down, keys}),
-                                          number(double(window), DType::kI64)})});
+      seen = op("And",
+                {seen, op("Less", {op("Sub", {down, keys}), number(double(window), DType::kI64)})});
     seen = op("Unsqueeze", {seen, ints({0, 1})});
     if (has_mask)
-      seen = op("And", {seen, op("Unsqueeze", {op("Cast", {mask}, {{"to", DType::kBool}}),
-                                               ints({1, 2})})});
+      seen =
+          op("And",
+             {seen, op("Unsqueeze", {op("Cast", {mask}, {{"to", DType::kBool}}), ints({1, 2})})});
     const NodeEntry hide = op("Where", {seen, number(0), number(-INFINITY)});
 
     NodeEntry x = op("Gather", {weight({tokens, width}, 1), ids});
@@ -84,7 +85,8 @@ struct TinyTextModel {
     for (int64_t l = 0; l < layers; ++l) {
       const double scale = 1 / std::sqrt(double(width));
       const NodeEntry normed = op("LayerNormalization", {x, weight({width}, 1.5)});
-      const NodeEntry q = heads_of(op("MatMul", {normed, weight({width, width}, 2 * scale)}), heads);
+      const NodeEntry q =
+          heads_of(op("MatMul", {normed, weight({width, width}, 2 * scale)}), heads);
       NodeEntry kv[2];
       for (int i = 0; i < 2; ++i) {
         kv[i] = heads_of(op("MatMul", {normed, weight({width, kv_heads * depth}, 2 * scale)}),
@@ -99,27 +101,24 @@ struct TinyTextModel {
         const auto part = [&](int64_t from, int64_t to) {
           return op("Slice", {shape, ints({from}), ints({to})});
         };
-        const NodeEntry many = op(
-            "Concat", {part(0, 2), ints({group}), part(2, 4)}, {{"axis", int64_t{0}}});
+        const NodeEntry many =
+            op("Concat", {part(0, 2), ints({group}), part(2, 4)}, {{"axis", int64_t{0}}});
         const NodeEntry all =
             op("Concat", {part(0, 1), ints({heads}), part(2, 4)}, {{"axis", int64_t{0}}});
-        kv[i] = op("Reshape",
-                   {op("Expand", {op("Unsqueeze", {kv[i], ints({2})}), many}), all});
+        kv[i] = op("Reshape", {op("Expand", {op("Unsqueeze", {kv[i], ints({2})}), many}), all});
       }
-      NodeEntry scores =
-          op("MatMul", {q, op("Transpose", {kv[0]}, {{"perm", Ints{0, 1, 3, 2}}})});
+      NodeEntry scores = op("MatMul", {q, op("Transpose", {kv[0]}, {{"perm", Ints{0, 1, 3, 2}}})});
       scores = op("Mul", {scores, number(1 / std::sqrt(double(depth)))});
       if (softcap > 0)
         scores = op("Mul", {op("Tanh", {op("Div", {scores, number(softcap)})}), number(softcap)});
       const NodeEntry y = op("MatMul", {op("Softmax", {op("Add", {scores, hide})}), kv[1]});
-      const NodeEntry joined = op("Reshape", {op("Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}}),
-                                              ints({0, 0, width})});
+      const NodeEntry joined =
+          op("Reshape", {op("Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}}), ints({0, 0, width})});
       x = op("Add", {x, op("MatMul", {joined, weight({width, width}, 2 * scale)})});
       const NodeEntry up = op("MatMul", {x, weight({width, 2 * width}, 2 * scale)});
       x = op("Add", {x, op("MatMul", {op("Gelu", {up}), weight({2 * width, width}, scale)})});
     }
-    if (last_scores)
-      x = op("Slice", {x, ints({-1}), ints({INT64_MAX}), ints({1})});
+    if (last_scores) x = op("Slice", {x, ints({-1}), ints({INT64_MAX}), ints({1})});
     std::vector<NodeEntry> outputs{op("MatMul", {x, weight({width, tokens}, 1)}, {}, "logits")};
     outputs.insert(outputs.end(), presents.begin(), presents.end());
     g.outputs = outputs;

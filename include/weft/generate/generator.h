@@ -44,7 +44,7 @@ struct GenerateStats {
   double tokens_per_second = 0;               ///< of those runs; 0: there were none
   CacheStats cache;
   int64_t arena_bytes = 0;
-  int64_t arena_allocations = 0;  ///< times that a run of one token made the arena larger
+  int64_t arena_allocations = 0;     ///< times that a run of one token made the arena larger
   std::vector<double> step_seconds;  ///< of each of those runs
 };
 

@@ -60,6 +60,9 @@ WEFT_API Pipeline SmallGraphPipeline();
 /// graph is simplified, and nothing in it fused.
 WEFT_API Pipeline RegionPipeline();
 
+/// Before all others: outputs that are fed back become states of the session. `pairs`: as
+/// CompileOptions::feedback, joined by ";".
+WEFT_API Pipeline FeedbackPipeline(const std::string& pairs);
 /// States, results and slices of loops that nothing reads go.
 WEFT_API Pipeline PruningPipeline();
 

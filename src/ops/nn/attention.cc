@@ -123,9 +123,8 @@ Exprs AttentionCode(const NodePtr& n, const std::vector<TensorArg>& in, const Ou
   const Expr row = y[size_t(rank - 2)], column = y[size_t(rank - 1)];
   const SymInt depth = q[rank - 1], keys = k[rank - 2];
   const bool masked = HasInput(in, kMask), counted = HasInput(in, kKeys);
-  const SymInt across = counted && masked && in[kMask].rank() > 0
-                            ? in[kMask].shape[in[kMask].rank() - 1]
-                            : keys;
+  const SymInt across =
+      counted && masked && in[kMask].rank() > 0 ? in[kMask].shape[in[kMask].rank() - 1] : keys;
   const Shape scores = With(batch, q[rank - 2], across);
   const DType t = AccumulatorOf(in[kQ].dtype);
 
@@ -193,10 +192,15 @@ std::string AttentionBody(const OnnxBodyRequest& r) {
                      TransposeLine(counted ? "all_k" : "k", "i1", columns) +
                      TransposeLine(counted ? "all_v" : "v", "i2", p.v_perm);
   if (counted)
-    text += "first = Constant<value_ints = [0]>()\none = Constant<value_ints = [1]>()\n"
-            "count = Reshape(i4, one)\nacross = Constant<value_ints = [" + last + "]>()\n"
-            "down = Constant<value_ints = [" + rows + "]>()\n"
-            "k = Slice(all_k, first, count, across)\nv = Slice(all_v, first, count, down)\n";
+    text +=
+        "first = Constant<value_ints = [0]>()\none = Constant<value_ints = [1]>()\n"
+        "count = Reshape(i4, one)\nacross = Constant<value_ints = [" +
+        last +
+        "]>()\n"
+        "down = Constant<value_ints = [" +
+        rows +
+        "]>()\n"
+        "k = Slice(all_k, first, count, across)\nv = Slice(all_v, first, count, down)\n";
   text += fmt::format(
       "factor = Constant<value = double {{{}}}>()\nscale = CastLike(factor, i0)\n"
       "products = MatMul(q, k)\nscores = Mul(products, scale)\n",
@@ -236,7 +240,8 @@ WEFT_REGISTER_OP_IN(weft, Attention)
         "y_perm. Batch axes broadcast. A row of scores that are all -inf gives NaN, with safe = 1 "
         "zeros; no keys at all give 0. With `keys` n only the first n rows of K and V are read, "
         "and the mask may end behind them: a cache with room behind what it holds. Keys that the "
-        "mask hides from all rows may be left out, so that NaN in them is not seen. f16 and bf16 compute in f32. The scores are never stored "
+        "mask hides from all rows may be left out, so that NaN in them is not seen. f16 and bf16 "
+        "compute in f32. The scores are never stored "
         "whole. No gradient: the pass Attention makes it where nothing else reads them.\n"
         "Errors: ranks differ or are below 2, dimensions differ, the mask does not broadcast "
         "(kShapeMismatch), a perm is not a permutation (kBadAttribute), dtypes differ "

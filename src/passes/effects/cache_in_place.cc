@@ -9,7 +9,8 @@
 ///   before  (.., %past: f32[b, h, p, d]) -> (.., %present)
 ///             %present = Concat(%past, %new) {axis = 2}         feedback = "present=past"
 ///   after   (.., %p: the number p)
-///             %cache = TensorScatter(%past, %new, [p, ..]) {axis = 2}   %past: state f32[b, h, r, d]
+///             %cache = TensorScatter(%past, %new, [p, ..]) {axis = 2}
+///                                            %past: a state f32[b, h, r, d]
 ///             weft::Assign(%past, %cache)   %present = weft::Prefix(%cache, p + s) {axis = 2}
 ///
 /// The state has room for r rows, of which the first p hold something. Where nothing asks for the
@@ -42,7 +43,10 @@ namespace {
 class Feeder {
  public:
   Feeder(Graph& g, PassContext& ctx)
-      : g_(g), ctx_(ctx), shapes_(g.GetAttr<ShapeMap>("shape")), types_(g.GetAttr<TypeMap>("dtype")) {
+      : g_(g),
+        ctx_(ctx),
+        shapes_(g.GetAttr<ShapeMap>("shape")),
+        types_(g.GetAttr<TypeMap>("dtype")) {
     for (const NodePtr& v : g_.AllInputs()) {
       names_.insert(v->attrs.name);
       for (SymInt d : shapes_[NodeEntry(v)].dims())
@@ -182,8 +186,7 @@ class Feeder {
     }
     const NodeEntry cache(
         g_.AddNode("TensorScatter", {NodeEntry(state), added, begins}, along, concat->attrs.name));
-    const NodeEntry whole(
-        g_.AddNode(builtin::kPrefix, {cache, NumberOf(g_, out[axis])}, along));
+    const NodeEntry whole(g_.AddNode(builtin::kPrefix, {cache, NumberOf(g_, out[axis])}, along));
     g_.MergeOrigin(cache.node, concat);
     g_.MergeOrigin(whole.node, concat);
     g_.ReplaceNode(concat, {whole});
@@ -196,9 +199,8 @@ class Feeder {
       if (key.first == batch && key.second == held) return e;
     NodeEntry e(g_.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape({held})}}));
     if (!batch.is(1))
-      e = NodeEntry(g_.AddNode(
-          "Expand",
-          {e, NodeEntry(g_.AddNode(builtin::kShapeTensor, {}, {{"dims", Shape({batch})}}))}));
+      e = NodeEntry(g_.AddNode("Expand", {e, NodeEntry(g_.AddNode(builtin::kShapeTensor, {},
+                                                                  {{"dims", Shape({batch})}}))}));
     begins_.push_back({{batch, held}, e});
     return e;
   }
@@ -245,7 +247,8 @@ WEFT_REGISTER_PASS(CacheInPlace)
     .describe("keeps in the session what would be fed back from an output to an input")
     .set_body(CacheInPlace)
     .set_change_graph(true)
-    .option("feedback", "", "pairs of an output and an input, as in present.0=past.0;h_out=h_in; auto: all "
+    .option("feedback", "",
+            "pairs of an output and an input, as in present.0=past.0;h_out=h_in; auto: all "
             "outputs that are rows behind those of an input")
     .depend_graph_attr("shape")
     .depend_graph_attr("dtype")

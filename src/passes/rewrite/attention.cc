@@ -16,11 +16,11 @@
 /// The factor may stand on q, on k, on the product, or on several of them. A Transpose of an
 /// operand or of the result whose only reader this is becomes an axis order of the call; views that
 /// only add or drop axes of extent 1 are seen through. PyTorch's safe soft-max, Where(IsNaN(%p), 0,
-/// %p), gives rows that a mask hides zeros; then so does the call, {safe = 1}. A soft cap, c tanh(x /
-/// c) between the products and the mask, is the call's too. What a cache holds (weft::Prefix) is
-/// read in the cache: the call is told how many keys there are. Keys and values that each head of
-/// a group reads (Expand of an axis behind the heads, then a Reshape that joins both) stay as they
-/// are, and queries and result get an axis for the group.
+/// %p), gives rows that a mask hides zeros; then so does the call, {safe = 1}. A soft cap,
+/// c tanh(x / c) between the products and the mask, is the call's too. What a cache holds
+/// (weft::Prefix) is read in the cache: the call is told how many keys there are. Keys and values
+/// that each head of a group reads (Expand of an axis behind the heads, then a Reshape that joins
+/// both) stay as they are, and queries and result get an axis for the group.
 ///
 /// Every extent will do. On 2 cores of an Intel Xeon with AVX-512 the call is faster than what it
 /// replaces from one row of queries on (512 keys, 8 heads of 64 features); with 2048 rows of as
@@ -348,7 +348,9 @@ class Former {
       if (axis == View::kNone || before[axis] == after[axis]) continue;
       if (k >= rank - 2 || !before[axis].is(1) || after[axis] != square[k]) return;
     }
+    const NodePtr expand = view->source.node;
     view->source = one;
+    LookThrough(view, expand, nullptr);
   }
 
   /// Where keys and values are what two caches hold: moves both to the caches, and gives the number

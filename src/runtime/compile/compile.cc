@@ -441,8 +441,7 @@ std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& option
       PassOptions passes;
       passes.limits = options.passes.limits;
       const std::string pairs = Join(options.feedback, ";");
-      return Compile(ApplyPasses(std::move(graph), {{"CacheInPlace", {{"feedback", pairs}}}}, passes),
-                     rest);
+      return Compile(ApplyPasses(std::move(graph), FeedbackPipeline(pairs), passes), rest);
     }
     if (!options.backend.empty()) return CompileAny(std::move(graph), options);
     CompileOptions with_backend = options;

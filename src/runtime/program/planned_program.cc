@@ -39,9 +39,9 @@ int64_t CountCacheCopies(const ExecutionPlan& plan) {
     for (const auto& commit : s.commits)
       for (size_t v = 0; v < plan.variables.size(); ++v) {
         const int target = plan.input_values[plan.num_fed() + v];
-        copy = copy || (plan.values[size_t(commit.second)].storage ==
-                            plan.values[size_t(target)].storage &&
-                        plan.grows[v]);
+        copy = copy ||
+               (plan.values[size_t(commit.second)].storage == plan.values[size_t(target)].storage &&
+                plan.grows[v]);
       }
     copies += copy;
   }
@@ -239,7 +239,8 @@ void PlannedProgram::CountWork(PlannedState* s) const {
 }
 
 MemoryReport PlannedProgram::Report(const std::vector<TensorPtr>& tensors) const {
-  const std::shared_ptr<const Binding> b = BindingFor(binder_->Solve(tensors), tensors, nullptr, nullptr);
+  const std::shared_ptr<const Binding> b =
+      BindingFor(binder_->Solve(tensors), tensors, nullptr, nullptr);
   MemoryReport r = ReportPlan(graph_, plan_, *b);
   const WeightBytes held = weights();
   r.constant_bytes = held.constants;

@@ -160,8 +160,7 @@ class PlannedProgram : public Program::Impl {
   void CountWork(PlannedState* s) const;
   std::shared_ptr<const Binding> BindingFor(const std::vector<int64_t>& key,
                                             const std::vector<TensorPtr>& inputs,
-                                            const FrameBounds* bounds,
-                                            const Binding* before) const;
+                                            const FrameBounds* bounds, const Binding* before) const;
 
   std::unique_ptr<Binder> binder_;
   mutable std::mutex mutex_;

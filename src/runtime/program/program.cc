@@ -119,8 +119,9 @@ void DescribeProgram(Program::Impl* program, const std::string& backend_name) {
     const AttrValue* value = v->attrs.dict.find("value");
     program->initial_values_.push_back(value ? value->get<TensorPtr>() : nullptr);
     if (!v->has_attr(builtin::kGrows)) continue;
-    program->caches_.push_back({program->variables_.size() - 1, int(v->attr<int64_t>(builtin::kGrows)),
-                                v->attr<Shape>(builtin::kKept)[0], v->attr<Shape>(builtin::kRows)[0]});
+    program->caches_.push_back(
+        {program->variables_.size() - 1, int(v->attr<int64_t>(builtin::kGrows)),
+         v->attr<Shape>(builtin::kKept)[0], v->attr<Shape>(builtin::kRows)[0]});
   }
   std::set<std::string> written;
   for (NodePtr n : program->graph_.TopoOrder())

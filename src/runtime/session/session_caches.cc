@@ -50,8 +50,7 @@ SessionCaches::SessionCaches(const Program::Impl& program) : program_(program) {
     sizes_.Add(c.kept);
     sizes_.Add(c.rows);
     dims_at_.push_back(sizes_.num_results());
-    for (int d = 0; d < spec.shape.rank(); ++d)
-      sizes_.Add(d == c.axis ? c.rows : spec.shape[d]);
+    for (int d = 0; d < spec.shape.rank(); ++d) sizes_.Add(d == c.axis ? c.rows : spec.shape[d]);
   }
   values_.resize(size_t(sizes_.num_results()));
   stats_.caches = int64_t(program.caches_.size());

@@ -307,7 +307,7 @@ class WEFT_API Session {
                    std::vector<std::shared_ptr<Tensor>>* outputs, RunRest* rest);
   std::shared_ptr<const Program> program_;
   std::shared_ptr<VariableStore> store_;
-  uint64_t store_version_ = 0;  // that state_->variables were taken of
+  uint64_t store_version_ = 0;             // that state_->variables were taken of
   std::shared_ptr<SessionCaches> caches_;  // null: the program has none
   std::shared_ptr<ProgramState> state_;
   CancelToken cancel_;

@@ -49,8 +49,7 @@ void JoinRows(AttentionShape* s) {
       return s->rows == 1 || x.batch.back() == x.row * s->rows;
     };
     const bool same = s->k.batch.back() == 0 && s->v.batch.back() == 0;
-    if (n != 1 && (!same || !joins(s->q) || !joins(s->y) || (s->masked && !joins(s->mask))))
-      return;
+    if (n != 1 && (!same || !joins(s->q) || !joins(s->y) || (s->masked && !joins(s->mask)))) return;
     for (AttentionOperand* x : {&s->q, &s->y, &s->mask})
       if (n != 1 && s->rows == 1 && !x->batch.empty()) x->row = x->batch.back();
     for (AttentionOperand* x : {&s->q, &s->k, &s->v, &s->y, &s->mask})

@@ -140,8 +140,8 @@ WEFT_ISA void Dots(const float* a, int64_t a_step, const float* b, int64_t b_ste
   for (int64_t j = 0; j < n; j += 4) {
     const int64_t keys = n - j < 4 ? n - j : 4;
     int64_t i = 0;
-#define WEFT_ROWS(R)            \
-  for (; i + R <= rows; i += R) \
+#define WEFT_ROWS(R)                                                                             \
+  for (; i + R <= rows; i += R)                                                                  \
     DotTile<R>(a + i * a_step, a_step, b + j * b_step, b_step, keys, c + i * c_step + j, c_step, \
                depth);
     WEFT_ROWS(4)
@@ -268,6 +268,6 @@ WEFT_ISA void Divide(const float* x, float sum, float* y, int64_t step, int64_t 
 #undef WEFT_INLINE
 
 constexpr AttentionKernel kKernel{WEFT_ISA_TEXT, kLanes, kLanes* kColumns, Multiply,
-                                  Dots,          Bend,   Soften,            Divide};
+                                  Dots,          Bend,   Soften,           Divide};
 
 }  // namespace WEFT_ISA_NAME

@@ -118,7 +118,8 @@ void Block(const AttentionShape& s, const AttentionPlan& p, int64_t keys, const 
        start += p.keys_packed) {
     const int64_t held = std::min(p.keys_packed, keys - start);
     const float *k_at = k + start * s.k.row, *v_at = v + start * s.v.row;
-    if (!p.keys_lie_so && !p.keys_by_rows && m->packed_k != k_at) PackKeys(s, f, k_at, held, m->keys);
+    if (!p.keys_lie_so && !p.keys_by_rows && m->packed_k != k_at)
+      PackKeys(s, f, k_at, held, m->keys);
     if (!p.values_lie_so && m->packed_v != v_at) PackValues(s, f, v_at, held, m->values);
     m->packed_k = k_at;
     m->packed_v = v_at;

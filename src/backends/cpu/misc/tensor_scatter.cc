@@ -81,8 +81,7 @@ std::unique_ptr<LibraryCall> PrepareTensorScatter(const ComputeRequest& q) {
     if (int64_t(k) != axis)
       (int64_t(k) < axis ? e.before : e.row_bytes) =
           CheckedMul(int64_t(k) < axis ? e.before : e.row_bytes, x[k]);
-  const bool circular =
-      q.node->has_attr("mode") && q.node->attr<std::string>("mode") == "circular";
+  const bool circular = q.node->has_attr("mode") && q.node->attr<std::string>("mode") == "circular";
   return std::make_unique<TensorScatterCall>(e, circular, HasInput(q, 2));
 }
 

@@ -42,7 +42,8 @@ TEST_CASE("more rows than a circular cache has: the first of them stay") {
 }
 
 TEST_CASE("in its own memory nothing but the new rows is written") {
-  Case c("TensorScatter", {RandomTensor({1, 2, 4, 3}, 1), RandomTensor({1, 2, 1, 3}, 2), Begins({2})},
+  Case c("TensorScatter",
+         {RandomTensor({1, 2, 4, 3}, 1), RandomTensor({1, 2, 1, 3}, 2), Begins({2})},
          {{"axis", int64_t{2}}}, {1, 2, 4, 3});
   const TensorPtr want = GetEvaluator()->EvalNode(c.request.node, c.operands, {})[0];
   auto cache = std::make_shared<Tensor>(DType::kF32, Ns{1, 2, 4, 3});

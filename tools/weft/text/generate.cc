@@ -1,5 +1,5 @@
-/// generate.cc: `weft generate`: texts that a language model goes on with. Text goes to stdout as it
-/// comes; what it took is a line on stderr.
+/// generate.cc: `weft generate`: texts that a language model goes on with. Text goes to stdout as
+/// it comes; what it took is a line on stderr.
 #include <algorithm>
 #include <cstdio>
 
@@ -49,8 +49,8 @@ std::vector<Tokens> ReadTokens(const std::string& path, const Limits& limits) {
     for (const std::string& word : Split(line, ' ')) {
       if (word.empty()) continue;
       const std::optional<int64_t> token = TryParseInt64(word);
-      WEFT_CHECK(token, kBadInput, "'{}': '{}' is not a token; a line is the tokens of a text", path,
-                 word);
+      WEFT_CHECK(token, kBadInput, "'{}': '{}' is not a token; a line is the tokens of a text",
+                 path, word);
       tokens.push_back(*token);
     }
     if (!tokens.empty()) texts.push_back(std::move(tokens));
@@ -91,8 +91,8 @@ int Generate(const Args& a) {
     options.stop_tokens.push_back(StopToken(s, tokenizer ? &*tokenizer : nullptr));
   const Sampler checked(options.sampling);  // before the model is read
 
-  WEFT_CHECK(!IsProgramFile(a.model.path), kUsage,
-             "'{}' is compiled already; texts need the model", a.model.path);
+  WEFT_CHECK(!IsProgramFile(a.model.path), kUsage, "'{}' is compiled already; texts need the model",
+             a.model.path);
   const std::string backend = a.engine.backend.empty() ? kDefaultBackend : a.engine.backend;
   const Engine engine = ParseEngine(EngineName(backend, a.engine.delegates), a.engine.passes);
   CompileOptions compile;
@@ -115,11 +115,10 @@ int Generate(const Args& a) {
   const bool streams = !a.model.json && prompts.size() == 1;
   std::optional<TextStream> stream;
   if (tokenizer) stream.emplace(*tokenizer, a.special);
-  std::vector<Tokens> made =
-      generator.Run(prompts, options, [&](size_t, int64_t token) {
-        if (streams) Stream(stream ? stream->Push(token) : std::to_string(token) + " ");
-        return !InterruptScope::Requested();
-      });
+  std::vector<Tokens> made = generator.Run(prompts, options, [&](size_t, int64_t token) {
+    if (streams) Stream(stream ? stream->Push(token) : std::to_string(token) + " ");
+    return !InterruptScope::Requested();
+  });
   if (streams) Stream((stream ? stream->Finish() : std::string()) + "\n");
   const auto text = [&](const Tokens& t) { return tokenizer->Decode(t, a.special); };
   const GenerateStats& s = generator.stats();
@@ -141,7 +140,8 @@ int Generate(const Args& a) {
                {"generate_s", s.seconds},
                {"tokens_per_second", s.tokens_per_second},
                {"median_token_ms", 1e3 * median},
-               {"token_ms", [&] {
+               {"token_ms",
+                [&] {
                   Json all = Json::array();
                   for (const double t : s.step_seconds) all.push_back(1e3 * t);
                   return all;
@@ -187,7 +187,8 @@ Command MakeGenerate(Options& parent) {
   app.Add("--max-tokens N", &a->options.max_tokens, "new tokens of each text")
       .WholeNumber(0)
       .ShowDefault();
-  app.Add("--stop T", &a->stops, "a token that ends a text: its number, or as the tokenizer has it");
+  app.Add("--stop T", &a->stops,
+          "a token that ends a text: its number, or as the tokenizer has it");
   app.Add("--temperature T", &a->options.sampling.temperature, "0: the most likely token each time")
       .NonNegative()
       .ShowDefault();
