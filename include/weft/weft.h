@@ -195,8 +195,8 @@ WEFT_API void weft_session_release(WeftSession* session);
 /* A tokenizer.json of a byte-pair encoding (weft/generate/tokenizer.h tells which). */
 typedef struct WeftTokenizer WeftTokenizer;
 WEFT_API WeftStatus weft_tokenizer_load(const char* path, WeftTokenizer** tokenizer);
-/* `text` is UTF-8 of `size` bytes; `special` not 0: with what the file puts around a text. *count is
- * the room in `tokens`, and becomes their number; where it was less, they are not written, and
+/* `text` is UTF-8 of `size` bytes; `special` not 0: with what the file puts around a text. *count
+ * is the room in `tokens`, and becomes their number; where it was less, they are not written, and
  * the status is WEFT_E_BAD_BINDING. `tokens` null: they are counted. */
 WEFT_API WeftStatus weft_tokenizer_encode(const WeftTokenizer* tokenizer, const char* text,
                                           size_t size, int32_t special, int64_t* tokens,
@@ -206,7 +206,7 @@ WEFT_API WeftStatus weft_tokenizer_decode(const WeftTokenizer* tokenizer, const 
                                           size_t count, int32_t special, char* text, size_t* size);
 WEFT_API void weft_tokenizer_release(WeftTokenizer* tokenizer);
 
-/* A language model that goes on with texts (weft/generate/generator.h); for one thread at a time. */
+/* A language model that goes on with texts (weft/generate/generator.h); one thread at a time. */
 typedef struct WeftGenerator WeftGenerator;
 /* `options` may be null; those of WeftOptions but `feedback`, where null is "auto". */
 WEFT_API WeftStatus weft_generator_load(const char* path, const WeftOptions* options,

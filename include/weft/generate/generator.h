@@ -7,11 +7,11 @@
 ///       [](size_t text, int64_t token) { .. return true; });
 ///
 /// A model is one that gives scores [batch, sequence, tokens] of `input_ids` [batch, sequence]; of
-/// the inputs `attention_mask` [batch, past + sequence], `position_ids` [batch, sequence] and caches
-/// (pairs of an input and an output, which is the input with new rows behind) it may have any, under
-/// the names that optimum, torch.export and the tools of ONNX Runtime give them. Caches stay in the
-/// session (CompileOptions::feedback): a token costs its own rows. Without caches all that there is
-/// so far is computed again for each token.
+/// the inputs `attention_mask` [batch, past + sequence], `position_ids` [batch, sequence] and
+/// caches (pairs of an input and an output, which is the input with new rows behind) it may have
+/// any, under the names that optimum and torch.export give them. Caches stay in the session
+/// (CompileOptions::feedback): a token costs its own rows. Without caches all that there is so far
+/// is computed again for each token.
 ///
 /// Texts of one call run as one batch. Those that are shorter are filled up behind, where the mask
 /// hides it and positions are fed; without both inputs texts of different lengths run one length
@@ -50,7 +50,7 @@ struct GenerateStats {
 
 class WEFT_API Generator {
  public:
-  /// Compiles the model; `options.feedback` empty: caches are found. Throws kUnsupported for a model
+  /// Compiles the model; `options.feedback` empty: finds caches. Throws kUnsupported for a model
   /// that is none of the above, saying what it has, and what Compile throws.
   explicit Generator(Graph model, const CompileOptions& options = {});
   ~Generator();
