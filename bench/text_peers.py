@@ -51,7 +51,7 @@ def make(folder, name, layers):
         if scale == "one":
             a = 1 + 0.05 * rng.standard_normal(dims, dtype=np.float32)
         else:
-            a = rng.standard_normal(dims, dtype=np.float32) * np.float32(scale or dims[0] ** -0.5)
+            a = (rng.random(dims, dtype=np.float32) - np.float32(0.5)) * np.float32(3.46 * (scale or dims[0] ** -0.5))
         weights.append(numpy_helper.from_array(a.astype(np.float32), w))
         return w
 

@@ -25,7 +25,7 @@ int32_t Note(void* context, size_t text, int64_t token) {
 }
 
 TEST_CASE("a generator in C") {
-  const TempFolder folder;
+  const e2e::TempFolder folder;
   const std::string path = folder.path() + "/model.weft";
   WriteModel(TinyTextModel().Make(), path);
   CompileOptions ref;

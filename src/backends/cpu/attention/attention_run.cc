@@ -131,8 +131,10 @@ void Block(const AttentionShape& s, const AttentionPlan& p, int64_t keys, const 
                s.depth);
       for (int64_t c = 0; c < n && !p.keys_by_rows; c += f.panel) {
         const int64_t width = CheckedRoundUp(std::min(f.panel, n - c), f.lanes);
+        // Panels were packed before it was known how many keys are seen.
+        const int64_t packed = CheckedRoundUp(std::min(f.panel, held - first - c), f.lanes);
         const Panel b = p.keys_lie_so ? Panel{k_at + first + c, s.k.column}
-                                      : Panel{m->keys + (first + c) * s.depth, width};
+                                      : Panel{m->keys + (first + c) * s.depth, packed};
         f.multiply(m->queries, s.depth, b.at, b.step, width, m->scores + c, score_step, rows,
                    s.depth, nullptr);
       }
