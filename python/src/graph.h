@@ -50,8 +50,8 @@ bool HasEnded(const Graph& graph);
 /// Throws kApiMisuse for one that has ended.
 void CheckLives(const Graph& graph);
 
-/// A copy with these outputs that holds what they reach, and nothing beside it: effects and declared
-/// inputs that they do not reach are left out.
+/// A copy with these outputs that holds what they reach, and nothing beside it: effects and
+/// declared inputs that they do not reach are left out.
 Graph Extract(const Graph& g, const std::vector<NodeEntry>& entries);
 
 PyEntry EntryOf(const SharedGraph& graph, const NodeEntry& entry);

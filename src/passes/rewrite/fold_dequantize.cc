@@ -2,8 +2,8 @@
 /// they are stored, so that no f32 copy of them is ever made.
 ///   needs      shape, dtype
 ///   preserves  shape, dtype
-///   never      takes weights that are not constant, scales that are not finite, or zeros of floats;
-///              makes a call that the target's library lacks
+///   never      takes weights that are not constant, scales that are not finite, or zeros of
+///              floats; makes a call that the target's library lacks
 ///   changes    rounding: weights of f16 and bf16 networks are not rounded to these first
 ///   cost       linear in the nodes and in the elements of scales
 ///   source     com.microsoft MatMulNBits; weight decompression of oneDNN's matmul

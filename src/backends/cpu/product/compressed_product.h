@@ -32,8 +32,8 @@ class CompressedProduct {
  public:
   /// Integers and floats of at most 8 bits.
   static bool Takes(DType codes);
-  /// A dtype that it takes; scales below 2^100, so that no product of a code and a scale leaves f32;
-  /// no zeros that are fractions.
+  /// A dtype that it takes; scales below 2^100, so that no product of a code and a scale leaves
+  /// f32; no zeros that are fractions.
   static bool Takes(const CompressedWeight& weight);
   explicit CompressedProduct(const CompressedWeight& weight);
   /// Floats that Run needs to arrange x in: none where it reads x where it lies.

@@ -1,5 +1,5 @@
-/// made_once.h: what is costly to make and never changes, as packed weights are: one for all who ask
-/// while any of them holds it.
+/// made_once.h: what is costly to make and never changes, as packed weights are: one for all who
+/// ask while any of them holds it.
 #pragma once
 
 #include <map>
