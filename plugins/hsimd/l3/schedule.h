@@ -7,6 +7,9 @@
 /// nodes run on the rest of the machine; the two overlap in time where the machine allows it. Room
 /// that is given back can be used from the cycle on in which its last user has finished.
 ///
+/// New state is written over the old by a node that `overwrites` it, after all that read it: from
+/// there on it cannot be loaded again.
+///
 /// Copies that the core's Checkpoint made are nodes of their own here, with `after` edges that hold
 /// them back: what was marked to be computed again is, whatever the scheduler would choose.
 #pragma once
@@ -37,6 +40,7 @@ struct ScheduleProblem {
     std::vector<int64_t> workspace_words;  ///< by memory, while it runs; empty: none
     std::vector<int> after;                ///< nodes that must have run before
     bool may_run_again = false;            ///< no side effects, no random state
+    std::vector<int> overwrites;  ///< values that lie off chip no more once it has begun
   };
   std::vector<Memory> memories;
   std::vector<Value> values;

@@ -97,7 +97,7 @@ class Maker {
     // What is computed again first: it needs room for what it is computed from.
     for (int v : inputs) {
       if (near_[size_t(v)] || saved_[size_t(v)]) continue;
-      if (!t_.again[size_t(v)] || !Run(t_.producer[size_t(v)], depth + 1)) return false;
+      if (!t_.again[size_t(v)] || t_.producer[size_t(v)] < 0 || !Run(t_.producer[size_t(v)], depth + 1)) return false;
     }
     for (int v : inputs) {
       if (near_[size_t(v)]) continue;
@@ -116,6 +116,7 @@ class Maker {
     for (int v : inputs) --locked_[size_t(v)];
     for (int v : node.outputs) --locked_[size_t(v)];
     actions_.push_back({Action::kRun, n});
+    for (int v : node.overwrites) saved_[size_t(v)] = 0;
     for (int v : node.outputs)
       if (!near_[size_t(v)]) Bring(v);
     return true;

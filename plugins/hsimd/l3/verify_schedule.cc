@@ -81,6 +81,7 @@ void VerifySchedule(const ScheduleProblem& p, const Schedule& schedule) {
       for (int n : node.after)
         WEFT_ICHECK(ran[size_t(n)] >= 0 && ran[size_t(n)] <= step.begin,
                     "step {}: '{}' has not run", k, p.nodes[size_t(n)].name);
+      for (int v : node.overwrites) saved[size_t(v)] = INT64_MAX;
       if (!step.again) ran[size_t(step.index)] = step.end;
     } else {
       const ScheduleProblem::Value& value = p.values[size_t(step.index)];

@@ -38,7 +38,7 @@ Graph Address(Graph g, PassContext& ctx) {
       if (const auto it = items.find(Whole(e).key().packed()); it != items.end())
         it->second.end = std::max(it->second.end, i + 1);
     }
-    if (IsView(n)) continue;
+    if (IsView(n) || IsOp(n, builtin::kAssign) || WrittenBy(n)) continue;
     for (uint32_t o = 0; o < n->num_outputs(); ++o) {
       const uint64_t key = NodeEntry(n, o).key().packed();
       // What lies off chip from the start does until the end: the next run reads it again.
@@ -47,7 +47,9 @@ Graph Address(Graph g, PassContext& ctx) {
       keys.push_back(key);
     }
   }
-  for (const NodeEntry& e : g.outputs) items.at(Whole(e).key().packed()).end = steps;
+  for (const NodeEntry& e : g.outputs)
+    if (const auto it = items.find(Whole(e).key().packed()); it != items.end())
+      it->second.end = steps;
 
   const MachineMemories memories = MemoriesOf(*machine);
   for (const Memory& memory : machine->memories) {
@@ -78,9 +80,10 @@ Graph Address(Graph g, PassContext& ctx) {
   }
   for (const NodeId id : order) {
     const NodePtr n = g.node(id);
-    if (!IsView(n)) continue;
+    const NodeEntry whole = IsOp(n, builtin::kAssign) ? n->inputs[0] : Whole(NodeEntry(n));
+    if (whole.node == n) continue;
     ValuePlace place = *places.find(NodeEntry(n));
-    place.base = places.find(Whole(NodeEntry(n)))->base;
+    place.base = places.find(whole)->base;
     places.set(NodeEntry(n), std::move(place));
   }
   g.SetAttr("hsimd_place", std::move(places));

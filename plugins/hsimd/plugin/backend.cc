@@ -12,6 +12,7 @@
 #include "../report/report.h"
 #include "l3.h"
 #include "weft/core/graph/builtin_ops.h"
+#include "weft/core/graph/effects.h"
 #include "weft/core/module/backend_module.h"
 #include "weft/core/pass/pass.h"
 #include "weft/core/tensor/tensor.h"
@@ -94,9 +95,21 @@ class SimulatedProgram final : public BackendProgram {
       if (const TensorPtr value = Graph::ConstantOf(NodeEntry(g.node(id))))
         if (const ValuePlace* place = places.find(NodeEntry(g.node(id))))
           constants_.push_back({place->base, ToWords(*value, g.node(id)->Describe())});
-    for (size_t i = 0; i < g.outputs.size(); ++i)
-      outputs_.push_back(
-          OffChipAt(g.OutputName(i), *places.find(g.outputs[i]), types[g.outputs[i]]));
+    for (const NodePtr& n : StateVariables(g)) {
+      const ValuePlace* place = places.find(NodeEntry(n));  // null: nothing reads or writes it
+      variables_.push_back(place ? OffChipAt(n->attrs.name, *place, types[NodeEntry(n)])
+                                 : OffChip());
+      bool written = false;
+      for (const Use& use : n->uses()) written |= !use.control && IsOp(use.user, builtin::kAssign);
+      written_.push_back(written);
+    }
+    for (size_t i = 0; i < g.outputs.size(); ++i) {
+      const NodeEntry& y = g.outputs[i];
+      const ValuePlace* place = places.find(y);  // null: it has no elements
+      outputs_.push_back(place ? OffChipAt(g.OutputName(i), *place, types[y])
+                               : OffChip{g.OutputName(i), types[y].dtype,
+                                         g.GetAttr<ShapeMap>("shape")[y].ints(), -1});
+    }
     for (const NodeId id : g.GetAttr<Order>("order").nodes) {
       const NodePtr node = g.node(id);
       for (uint32_t k = 0; k < node->num_outputs(); ++k)
@@ -106,12 +119,32 @@ class SimulatedProgram final : public BackendProgram {
   }
 
   struct Machinery final : State {
-    std::unique_ptr<Simulator> simulator;
+    std::shared_ptr<Simulator> simulator;
     Execution last;
   };
+  /// The words of a state variable in the memory off chip, where they stay from run to run.
+  struct OffChipHome final : VariableHome {
+    OffChipHome(std::shared_ptr<Simulator> s, int m, int64_t b, std::string n)
+        : simulator(std::move(s)), memory(m), base(b), name(std::move(n)) {}
+    void Load(const Tensor& host) override {
+      const std::vector<uint32_t> words = ToWords(host, name);
+      simulator->SetWords(memory, base, words.data(), int64_t(words.size()));
+    }
+    void Fetch(Tensor* host) override {
+      std::vector<uint32_t> words(size_t(host->num_elements()));
+      simulator->GetWords(memory, base, words.data(), int64_t(words.size()));
+      FromWords(words, host, name);
+    }
+    std::shared_ptr<Simulator> simulator;
+    int memory;
+    int64_t base;
+    std::string name;
+  };
+  bool has_homes() const override { return true; }
+
   std::unique_ptr<State> NewState() const override {
     auto state = std::make_unique<Machinery>();
-    state->simulator = std::make_unique<Simulator>(*program_.machine, *program_.program);
+    state->simulator = std::make_shared<Simulator>(*program_.machine, *program_.program);
     for (const Constant& c : constants_)
       state->simulator->SetWords(dram_, c.base, c.words.data(), int64_t(c.words.size()));
     return state;
@@ -124,6 +157,13 @@ class SimulatedProgram final : public BackendProgram {
       const std::vector<uint32_t> words = ToWords(*run.inputs()[i], inputs_[i].name);
       m.simulator->SetWords(dram_, inputs_[i].base, words.data(), int64_t(words.size()));
     }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const OffChip& v = variables_[i];
+      if (v.base < 0) continue;
+      run.variables()[i].At<OffChipHome>(m.simulator, written_[i], [&] {
+        return std::make_unique<OffChipHome>(m.simulator, dram_, v.base, v.name);
+      });
+    }
     m.last = m.simulator->Run();
     WEFT_ICHECK(m.last.cycles == program_.cycles, "{} cycles were predicted, {} executed",
                 program_.cycles, m.last.cycles);
@@ -131,6 +171,7 @@ class SimulatedProgram final : public BackendProgram {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const OffChip& o = outputs_[i];
       const std::shared_ptr<Tensor> y = run.NewResult(i, o.dtype, o.dims);
+      if (o.base < 0) continue;
       words.resize(size_t(y->num_elements()));
       m.simulator->GetWords(dram_, o.base, words.data(), int64_t(words.size()));
       FromWords(words, y.get(), o.name);
@@ -186,7 +227,8 @@ class SimulatedProgram final : public BackendProgram {
   };
   MachineProgram program_;
   int dram_ = 0;
-  std::vector<OffChip> inputs_, outputs_;
+  std::vector<OffChip> inputs_, variables_, outputs_;
+  std::vector<bool> written_;  ///< by variable
   std::vector<Constant> constants_;
   std::vector<ReportValue> values_;
 };
@@ -217,6 +259,7 @@ class HsimdBackend final : public Backend {
       }
       out.push_back(std::move(p));
     }
+    for (const char* p : {"HsimdState", "InferShape", "HsimdViews", "InferShape"}) out.push_back(p);
     for (const char* p : {"HsimdSplit", "HsimdLayout"}) {
       out.push_back({p, {{"machine", machine_}}});
       out.push_back("InferShape");

@@ -35,7 +35,7 @@ struct Needs {
 
 std::vector<ProductOperands> ProductsOf(const Graph& graph, const NodePtr& node) {
   std::vector<ProductOperands> out;
-  if (LiesOffChip(node) || IsView(node) || MovesOnly(node)) return out;
+  if (!Runs(node) || MovesOnly(node)) return out;
   OperatorParts parts;
   try {
     parts = TakeApart(graph, node);
@@ -114,7 +114,7 @@ void AssignBanks(const Graph& graph, const MachineMemories& memories, const Mach
   std::vector<Needs> needs;
   const std::vector<NodePtr> order = graph.TopoOrder();
   for (const NodePtr& n : order) {
-    if (LiesOffChip(n) || IsView(n)) continue;
+    if (!Runs(n)) continue;
     Needs need;
     const auto add = [&](const NodeEntry& e) {
       const NodeEntry whole = Whole(e);

@@ -50,9 +50,21 @@ bool LiesOffChip(const NodePtr& node) {
   return node->is_variable() || bool(Graph::ConstantOf(NodeEntry(node)));
 }
 
+NodeEntry WrittenBy(const NodePtr& store) {
+  if (!IsOp(store, kStore)) return {};
+  for (const Use& use : store->uses())
+    if (!use.control && IsOp(use.user, builtin::kAssign)) return use.user->inputs[0];
+  return {};
+}
+
 NodeEntry Whole(NodeEntry e) {
   while (IsView(e.node)) e = e.node->inputs[0];
-  return e;
+  const NodeEntry variable = WrittenBy(e.node);
+  return variable ? variable : e;
+}
+
+bool Runs(const NodePtr& node) {
+  return !LiesOffChip(node) && !IsView(node) && !IsOp(node, builtin::kAssign);
 }
 
 MachinePtr MachineOf(const Graph& graph) { return graph.GetAttr<MachinePtr>("hsimd_machine"); }

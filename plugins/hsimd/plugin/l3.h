@@ -8,9 +8,14 @@
 ///   hsimd::Switch  one layout, or memory of the PEs, -> another
 ///   hsimd::Store   memories of the PEs -> off chip
 ///
+/// A state variable is written by `weft::Assign(v, Store(x))`, at most one: the words of the Store
+/// are the variable's, and the Assign itself is nothing that runs.
+///
 /// So the graph means what it meant, the core's checks of passes hold, and a text of it says all
 /// that later passes need. The passes, in order, and what each adds:
 ///
+///   HsimdState     what is read and written of state variables as values
+///   HsimdViews     views of operands and results out of fused nodes
 ///   HsimdSplit     fused nodes that no rule lowers taken apart
 ///   HsimdLayout    hsimd_machine, hsimd_place without bases, the three operators
 ///   HsimdMeasure   hsimd_cycles of every node
@@ -83,8 +88,13 @@ MachinePtr MachineOf(const weft::Graph& graph);
 bool MovesOnly(const weft::NodePtr& node);
 /// Variables and constants: nothing runs for them.
 bool LiesOffChip(const weft::NodePtr& node);
-/// What a view looks at, through views of views; any other entry is it itself.
+/// The variable that a Store writes; empty where it has words of its own.
+weft::NodeEntry WrittenBy(const weft::NodePtr& store);
+/// Whose words an entry has: of a view what it looks at, through views of views, of a Store to a
+/// variable the variable; any other entry is it itself.
 weft::NodeEntry Whole(weft::NodeEntry e);
+/// Instructions are made for it: it is not a variable, a constant, a view or weft::Assign.
+bool Runs(const weft::NodePtr& node);
 
 /// Roles of a machine's memories, found by what its units reach.
 struct MachineMemories {

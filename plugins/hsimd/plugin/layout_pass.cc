@@ -166,7 +166,7 @@ class Planner {
   }
 
   void FindCandidates(const NodePtr& n) {
-    if (LiesOffChip(n)) return;
+    if (LiesOffChip(n) || IsOp(n, builtin::kAssign)) return;
     Work w;
     w.candidates = IsView(n) ? ViewCandidates(n) : CandidatesOf(n);
     std::vector<LayoutCandidate> fitting;
@@ -230,7 +230,7 @@ class Planner {
         if (auto l = Reshape(c.outputs[n->inputs[0].index], to))
           add(c.outputs[n->inputs[0].index], *l);
     for (const Use& use : n->uses()) {
-      if (use.control || LiesOffChip(use.user) || IsView(use.user)) continue;
+      if (use.control || !Runs(use.user)) continue;
       size_t slot = 0;
       for (uint32_t i = 0; i < use.slot; ++i) slot += use.user->inputs[i].node ? 1 : 0;
       for (const LayoutCandidate& c : CandidatesOf(use.user))
@@ -281,6 +281,11 @@ class Planner {
 
   void AddValues(const NodePtr& n) {
     if (LiesOffChip(n)) return;
+    if (IsOp(n, builtin::kAssign)) {
+      ValueOf(n->inputs[0]);
+      AddResult(n->inputs[1], n->Describe());
+      return;
+    }
     const Work& w = work_.at(n->id());
     size_t slot = 0;
     for (const NodeEntry& e : n->inputs) {
@@ -298,15 +303,23 @@ class Planner {
   }
 
   void AddResults() {
-    for (const NodeEntry& e : g_.outputs) {
-      Value& v = ValueOf(e);
-      const int dram = LayoutIndex(v, RowMajor(StaticDims(g_, e)), true);
-      LayoutProblem::Reader reader;
-      reader.node = int(problem_.nodes.size());
-      reader.wanted = {dram};
-      problem_.nodes.push_back({"result of " + e.node->Describe(), {0}, {0}});
-      problem_.values[size_t(v.problem)].readers.push_back(std::move(reader));
-    }
+    for (const NodeEntry& e : g_.outputs)
+      if (!IsEmpty(e)) AddResult(e, "result of " + e.node->Describe());
+  }
+  /// Nothing lies anywhere of it.
+  bool IsEmpty(const NodeEntry& e) const {
+    const std::vector<int64_t> dims = StaticDims(g_, e);
+    return std::count(dims.begin(), dims.end(), 0) > 0;
+  }
+  /// Something that wants a value off chip.
+  void AddResult(const NodeEntry& e, std::string name) {
+    Value& v = ValueOf(e);
+    const int dram = LayoutIndex(v, RowMajor(StaticDims(g_, e)), true);
+    LayoutProblem::Reader reader;
+    reader.node = int(problem_.nodes.size());
+    reader.wanted = {dram};
+    problem_.nodes.push_back({std::move(name), {0}, {0}});
+    problem_.values[size_t(v.problem)].readers.push_back(std::move(reader));
   }
 
   void FillSwitches(Value& v) {
@@ -357,6 +370,15 @@ class Planner {
     };
     for (const NodePtr& n : order_) {
       if (LiesOffChip(n)) continue;
+      if (IsOp(n, builtin::kAssign)) {
+        const NodeEntry store(g_.AddNode(kStore, {n->inputs[1]}));
+        g_.SetOrigin(store.node, n->inputs[1].node->origin());
+        places.set(store, *places.find(n->inputs[0]));
+        places.set(NodeEntry(n), *places.find(n->inputs[0]));
+        g_.SetInput(n, 1, store);
+        ctx_.Count("stores");
+        continue;
+      }
       const Work& w = work_.at(n->id());
       const LayoutCandidate& c = w.candidates[size_t(choice[size_t(w.node)])];
       size_t slot = 0;
@@ -370,6 +392,7 @@ class Planner {
     }
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const NodeEntry e = g_.outputs[i];
+      if (!places.find(e)) continue;  // it has no elements
       const std::string name = g_.OutputName(i);
       const NodeEntry twin = in_layout(e, RowMajor(places.find(e)->layout.shape), true);
       if (twin != e) g_.outputs.set(i, twin);

@@ -24,8 +24,6 @@ namespace {
 
 using namespace weft;
 
-bool Runs(const NodePtr& n) { return !LiesOffChip(n) && !IsView(n); }
-
 Graph MeasureNodes(Graph g, PassContext& ctx) {
   NodeLowering lowering(g, MachineOf(g));
   CyclesMap cycles;
@@ -97,6 +95,7 @@ Graph Merge(Graph g, PassContext& ctx) {
       all.insert(all.end(), b->blocks->begin(), b->blocks->end());
   }
   for (size_t i = 0; i < g.outputs.size(); ++i) {
+    if (!places.find(g.outputs[i])) continue;  // it has no elements
     const ValuePlace& p = *places.find(g.outputs[i]);
     program->segments.push_back({"y" + std::to_string(i), memories.dram, p.base,
                                  std::max<int64_t>(Words(p.layout), 1), true});

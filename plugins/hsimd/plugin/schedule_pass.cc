@@ -46,7 +46,14 @@ class Scheduler {
       problem_.memories.push_back(
           {machine_->memories[size_t(bank.memory)].name,
            words ? std::min(words, bank.words) : bank.words * percent / 100});
-    for (const NodePtr& n : g_.TopoOrder()) AddNode(n);
+    std::vector<NodePtr> writes;
+    for (const NodePtr& n : g_.TopoOrder()) {
+      if (WrittenBy(n))
+        writes.push_back(n);
+      else
+        AddNode(n);
+    }
+    AddWrites(writes);
     for (const auto& [v, store] : store_of_) problem_.values[size_t(v)].to_dram = true;
     const PlacedSchedule plan = PlanPlacedSchedule(problem_, {}, Mode());
     VerifySchedule(problem_, plan.schedule);
@@ -109,7 +116,7 @@ class Scheduler {
   /// a variable runs. So does a Store of what lies off chip already, in another shape: views of one
   /// value are that value here.
   void AddNode(const NodePtr& n) {
-    if (LiesOffChip(n) || IsView(n)) return;
+    if (!Runs(n)) return;
     if (IsOp(n, kLoad)) {
       const int v = ValueOf(NodeEntry(n));
       problem_.values[size_t(v)].in_dram = true;
@@ -148,6 +155,54 @@ class Scheduler {
     node_of_.emplace(n->id(), int(problem_.nodes.size()));
     run_of_.push_back({n, n->inputs});
     problem_.nodes.push_back(std::move(node));
+  }
+
+  /// Stores to variables: each behind all that reads the old content, and as soon in the order as
+  /// that allows, so that the new one need not stay near.
+  void AddWrites(const std::vector<NodePtr>& writes) {
+    const auto reads = [](const ScheduleProblem::Node& node, int v) {
+      return std::count(node.inputs.begin(), node.inputs.end(), v) > 0;
+    };
+    std::vector<std::vector<size_t>> behind(problem_.nodes.size());
+    std::vector<ScheduleProblem::Node> nodes;
+    for (size_t w = 0; w < writes.size(); ++w) {
+      ScheduleProblem::Node node;
+      node.name = writes[w]->Describe();
+      node.cycles = CyclesOf(writes[w]);
+      node.inputs = {ValueOf(writes[w]->inputs[0])};
+      const NodeEntry variable = WrittenBy(writes[w]);
+      for (size_t v = 0; v < entry_of_.size(); ++v)
+        if (problem_.values[v].in_dram && entry_of_[v].node->inputs[0] == variable)
+          node.overwrites.push_back(int(v));
+      size_t last = 0;
+      for (size_t n = 0; n < problem_.nodes.size(); ++n) {
+        const ScheduleProblem::Node& other = problem_.nodes[n];
+        const bool old = std::any_of(node.overwrites.begin(), node.overwrites.end(),
+                                     [&](int v) { return reads(other, v); });
+        if (old) node.after.push_back(int(n));
+        if (old || std::count(other.outputs.begin(), other.outputs.end(), node.inputs[0]))
+          last = n;
+      }
+      behind[last].push_back(w);
+      nodes.push_back(std::move(node));
+    }
+    std::vector<int> now(problem_.nodes.size());
+    ScheduleProblem all = problem_;
+    std::vector<Running> runs;
+    all.nodes.clear();
+    for (size_t n = 0; n < problem_.nodes.size(); ++n) {
+      now[n] = int(all.nodes.size());
+      for (int& k : problem_.nodes[n].after) k = now[size_t(k)];
+      all.nodes.push_back(std::move(problem_.nodes[n]));
+      runs.push_back(std::move(run_of_[n]));
+      for (const size_t w : behind[n]) {
+        for (int& k : nodes[w].after) k = now[size_t(k)];
+        all.nodes.push_back(std::move(nodes[w]));
+        runs.push_back({writes[w], writes[w]->inputs});
+      }
+    }
+    problem_ = std::move(all);
+    run_of_ = std::move(runs);
   }
 
   int64_t MoveCycles(const NodeEntry& e) const {
@@ -235,6 +290,10 @@ class Scheduler {
                         : step.kind == ScheduleStep::kStore ? StoreAt(i)
                                                             : RunAt(i);
       order_.push_back(n->id());
+      // What it writes is then so.
+      if (WrittenBy(n))
+        for (const Use& use : n->uses())
+          if (IsOp(use.user, builtin::kAssign)) order_.push_back(use.user->id());
     }
     g_.SetAttr("order", Order{std::move(order_)});
   }

@@ -1,4 +1,5 @@
-/// axes.cc: reductions, classes of axes, and which of them have to stay in a place.
+/// axes.cc: reductions, axes taken apart by divisors, classes of axes, and which of them have to
+/// stay in a place.
 #include "axes.h"
 
 #include <algorithm>
@@ -220,6 +221,66 @@ std::vector<Expr> IndexConditions(const Expr& root) {
 
 namespace {
 
+/// Divisors up to which an axis is taken apart: windows and strides are this small.
+constexpr int64_t kMostResidues = 16;
+/// Positions that are data, among so many, are selected.
+constexpr int64_t kMostSelected = 64;
+
+bool Divides(const ExprNode* n) {
+  if (n->kind() != ExprKind::kBinary || !weft::IsInt(n->dtype())) return false;
+  switch (n->bin_op()) {
+    case BinOp::kDiv:
+    case BinOp::kMod:
+    case BinOp::kFloorDiv:
+    case BinOp::kFloorMod:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// The least common multiple of what indices of the axis are divided by; 1: of nothing, or of too
+/// much.
+int64_t DivisorOf(const Expr& e, int axis) {
+  int64_t all = 1;
+  for (const ExprNode* n : weft::PostOrder({e})) {
+    if (!Divides(n) || n->operand(1)->kind() != ExprKind::kConst) continue;
+    const auto index = AffineOf(n->operand(0));
+    const int64_t by = n->operand(1)->const_int();
+    if (!index || by < 2 || !index->terms.count(axis)) continue;
+    all = std::lcm(all, by);
+    if (all > kMostResidues) return 1;
+  }
+  return all;
+}
+
+/// Division of an affine index whose remainder is the same everywhere as another affine index.
+Expr FoldDivision(const Expr& e, const std::vector<int64_t>& extents) {
+  if (!Divides(e.get()) || e->operand(1)->kind() != ExprKind::kConst) return e;
+  const auto index = AffineOf(e->operand(0));
+  const int64_t by = e->operand(1)->const_int();
+  if (!index || by < 1) return e;
+  const bool floors = e->bin_op() == BinOp::kFloorDiv || e->bin_op() == BinOp::kFloorMod;
+  const bool quotient = e->bin_op() == BinOp::kFloorDiv || e->bin_op() == BinOp::kDiv;
+  // index = by * whole + rest, and the quotient of the rest does not change.
+  int64_t least = index->constant, low = index->constant, high = index->constant;
+  Expr whole = Expr::Int(0), rest = Expr::Int(index->constant);
+  for (const auto& [axis, c] : index->terms) {
+    const int64_t last = extents[size_t(axis)] - 1;
+    least += std::min<int64_t>(0, c * last);
+    if (c % by == 0) {
+      whole = whole + Expr::Int(c / by) * Expr::Index(axis);
+      continue;
+    }
+    (c < 0 ? low : high) += c * last;
+    rest = rest + Expr::Int(c) * Expr::Index(axis);
+  }
+  if (!floors && least < 0) return e;
+  const int64_t q = weft::FloorDivide(low, by);
+  if (q != weft::FloorDivide(high, by)) return e;
+  return quotient ? whole + Expr::Int(q) : rest - Expr::Int(q * by);
+}
+
 /// Takes reductions out of expressions, inner ones first.
 class Splitter {
  public:
@@ -242,12 +303,44 @@ class Splitter {
         for (const Expr& o : e->operands()) stack.emplace_back(o, false);
         continue;
       }
-      now[e.get()] = Remake(e, now);
+      now[e.get()] = Select(FoldDivision(Remake(e, now), parts_->extents));
     }
     return now.at(root.get());
   }
 
  private:
+  /// A load at a position that is data, where few are possible: the value at the one that it is;
+  /// beyond the operand NaN, or what lies last.
+  Expr Select(const Expr& load) const {
+    if (load->kind() != ExprKind::kLoad || size_t(load->buffer()) >= parts_->input_shapes.size())
+      return load;
+    for (int d = 0; d < load->num_indices(); ++d) {
+      const Expr index = load->operand(d);
+      if (AffineOf(index) || IsIndexOnly(index)) continue;
+      const int64_t size = parts_->input_shapes[size_t(load->buffer())][size_t(d)];
+      WEFT_CHECK(size <= kMostSelected, kUnsupported,
+                 "a read at one of {} positions that are data; {} can be selected from", size,
+                 kMostSelected);
+      std::vector<Expr> at(load->operands().begin(), load->operands().end());
+      Expr guard;
+      if (load->has_guard()) {
+        guard = at.back();
+        at.pop_back();
+      }
+      Expr value;
+      for (int64_t k = size; k-- > 0;) {
+        at[size_t(d)] = Expr::Int(k);
+        const Expr here = Expr::Load(load->buffer(), load->dtype(), at, guard);
+        if (!value && load->dtype() == DType::kF32)
+          value = Expr::Const(DType::kF32, std::numeric_limits<double>::quiet_NaN());
+        value = value ? Expr::Select(weft::Eq(index, Expr::Cast(index->dtype(), Expr::Int(k))),
+                                     here, value)
+                      : here;
+      }
+      return value;
+    }
+    return load;
+  }
   static Expr Remake(const Expr& e, const std::unordered_map<const ExprNode*, Expr>& now) {
     std::vector<Expr> o;
     bool same = true;
@@ -330,11 +423,24 @@ class Splitter {
     part.op = e->reduce_op();
     part.dtype = e->dtype();
     weft::Indices fresh;
-    for (const weft::SymInt& extent : e->extents()) {
+    const int first = int(parts_->extents.size());
+    for (size_t i = 0; i < e->extents().size(); ++i) fresh.push_back(Expr::Index(first + int(i)));
+    const Expr whole = weft::ReduceBody(e, fresh);
+    for (size_t i = 0; i < e->extents().size(); ++i) {
+      const weft::SymInt& extent = e->extents()[i];
       WEFT_CHECK(extent.is_const(), kUnsupported, "a reduction over a symbolic extent");
-      part.reduced.push_back(int(parts_->extents.size()));
-      fresh.push_back(Expr::Index(part.reduced.back()));
-      parts_->extents.push_back(extent.value());
+      const auto add = [&](int64_t n) {
+        part.reduced.push_back(int(parts_->extents.size()));
+        parts_->extents.push_back(n);
+        return Expr::Index(part.reduced.back());
+      };
+      const int64_t by = DivisorOf(whole, first + int(i));
+      if (by > 1 && extent.value() % by == 0 && extent.value() > by) {
+        const Expr quotient = add(extent.value() / by);
+        fresh[i] = quotient * Expr::Int(by) + add(by);
+      } else {
+        fresh[i] = add(extent.value());
+      }
     }
     part.body = Split(weft::ReduceBody(e, fresh));
     for (int axis : AxesOf(part.body))
@@ -382,6 +488,52 @@ std::vector<int64_t> Static(const weft::TensorSpec& spec, const char* what) {
 
 }  // namespace
 
+namespace {
+
+/// A result, or one for each remainder of its axes where these are divided. `residues`: the axis
+/// that stands for every so many indices of an axis, by that and its extent.
+void AddResult(int output, const std::vector<int>& axes, const Expr& value, Splitter& splitter,
+               std::map<std::pair<int, int64_t>, int>& residues, OperatorParts* parts) {
+  std::vector<int64_t> by;
+  int64_t pieces = 1;
+  for (const int axis : axes) {
+    by.push_back(DivisorOf(value, axis));
+    pieces *= by.back();
+  }
+  WEFT_CHECK(pieces <= kMostResidues, kUnsupported, "{} remainders of the axes of a result",
+             pieces);
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    ResultPart part;
+    part.output = output;
+    weft::Indices at(parts->extents.size());
+    for (size_t a = 0; a < at.size(); ++a) at[a] = Expr::Index(int(a));
+    int64_t left = piece;
+    bool empty = false;
+    for (size_t d = axes.size(); d-- > 0;) {
+      int axis = axes[d];
+      const int64_t remainder = left % by[d];
+      left /= by[d];
+      if (by[d] > 1) {
+        const int64_t extent =
+            (parts->extents[size_t(axis)] - remainder + by[d] - 1) / by[d];
+        empty |= extent < 1;
+        const auto [it, fresh] =
+            residues.try_emplace({axis, by[d] << 32 | extent}, int(parts->extents.size()));
+        if (fresh) parts->extents.push_back(extent);
+        axis = it->second;
+        at[size_t(axes[d])] = Expr::Index(axis) * Expr::Int(by[d]) + Expr::Int(remainder);
+      }
+      part.axes.insert(part.axes.begin(), axis);
+      part.at.insert(part.at.begin(), Affine{remainder, {{axis, by[d]}}});
+    }
+    if (empty) continue;
+    part.value = splitter.Split(pieces == 1 ? value : weft::SubstituteIndices(value, at));
+    parts->results.push_back(std::move(part));
+  }
+}
+
+}  // namespace
+
 OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
   OperatorParts parts;
   std::string why;
@@ -397,6 +549,7 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
   Splitter splitter(&parts);
   std::vector<std::vector<int>> spaces;
   std::map<std::vector<int64_t>, std::vector<int>> of_shape;
+  std::map<std::pair<int, int64_t>, int> residues;
   for (const std::vector<int64_t>& shape : parts.output_shapes) {
     std::vector<int>& axes = of_shape[shape];
     if (axes.empty())
@@ -416,7 +569,7 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
     Expr value = weft::SimplifyIndex(parts.spec.values[k], dims, weft::Facts());
     value = weft::SubstituteIndices(weft::ExpandMath(value), at);
     CheckTypes(value);
-    parts.results.push_back({int(k), spaces[k], splitter.Split(value)});
+    AddResult(int(k), spaces[k], value, splitter, residues, &parts);
   }
 
   // Classes: axes that read one dimension of one operand as they are.
@@ -469,7 +622,13 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
       for (int axis : AxesOf(condition)) parts.local[size_t(axis)] = true;
   };
   for (const ReducePart& part : parts.reduces) look(part.body);
-  for (const ResultPart& part : parts.results) look(part.value);
+  for (const ResultPart& part : parts.results) {
+    look(part.value);
+    // Every so many indices of a dimension lie in one place.
+    for (const Affine& at : part.at)
+      if (at.pure() < 0)
+        for (const auto& [axis, c] : at.terms) parts.local[size_t(axis)] = true;
+  }
   for (const auto& [buffer, d] : shifted) {
     const size_t inputs = parts.input_shapes.size();
     const int axis = buffer < inputs ? parts.input_axes[buffer][size_t(d)]

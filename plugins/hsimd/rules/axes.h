@@ -2,6 +2,11 @@
 ///
 /// Reductions are taken apart: each becomes a value of its own over the axes that it depends on,
 /// and its bound variables become axes too, numbered behind those of the results.
+///
+/// Where an index is divided, as windows that lie side by side do for the position in a window, the
+/// axis is taken apart by the divisor: x[i / 2, i % 2] is x[j, 0] at i = 2j and x[j, 1] at
+/// i = 2j + 1. A reduced axis becomes two. Reads at positions that are data become selections
+/// where few positions are possible.
 #pragma once
 
 #include <map>
@@ -50,8 +55,9 @@ struct ReducePart {
 
 struct ResultPart {
   int output = 0;
-  std::vector<int> axes;  ///< of its dimensions
-  Expr value;             ///< over Index and Load
+  std::vector<int> axes;   ///< of its dimensions, each its own
+  std::vector<Affine> at;  ///< by dimension, of its axis: where the value is put
+  Expr value;              ///< over Index and Load
 };
 
 struct OperatorParts {

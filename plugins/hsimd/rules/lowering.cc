@@ -190,7 +190,8 @@ TileProgram Lowering::Run() {
 void Lowering::ChooseDigits() {
   for (const ResultPart& part : parts_.results)
     for (size_t d = 0; d < part.axes.size(); ++d)
-      points_.TakeDigits(part.axes[d], outputs_[size_t(part.output)], int(d));
+      if (part.at[d].pure() >= 0)
+        points_.TakeDigits(part.axes[d], outputs_[size_t(part.output)], int(d));
   for (const ReducePart& part : parts_.reduces)
     for (int axis : part.reduced) {
       int best = -1, dim = -1;
@@ -277,12 +278,11 @@ void Lowering::Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t
 
 /// `values` over `kept`, combined over `reduced`: boxes in which conditions on indices are known;
 /// axes that conditions mix are taken point by point.
-void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
-                       const std::vector<int>& kept, const std::vector<int>& reduced,
+void Lowering::Vectors(const std::vector<Target>& values, const std::vector<int>& kept, const std::vector<int>& reduced,
                        std::optional<ReduceOp> combine, DType dtype) {
   std::vector<Expr> conditions;
-  for (const auto& [value, target] : values)
-    for (const Expr& c : IndexConditions(value)) conditions.push_back(c);
+  for (const Target& target : values)
+    for (const Expr& c : IndexConditions(target.value)) conditions.push_back(c);
   std::set<int> single;
   for (const Expr& c : conditions) {
     const std::vector<int> axes = AxesOf(c);
@@ -357,13 +357,14 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
       const std::vector<Loop> loops = points_.LoopsOf(box);
       BodyBuilder body(points_, buffers_, box, loops, position);
       std::vector<VectorOp::Result> results;
-      for (const auto& [value, target] : values) {
+      for (const Target& target : values) {
         VectorOp::Result r;
-        r.from = body.Convert(value);
+        r.from = body.Convert(target.value);
         if (combine) r.combine = CombineOp(*combine, dtype);
         const bool nothing =
             combine && r.from == BodyOperand::Constant(NeutralWord(*combine, dtype));
-        r.target = points_.StreamOf(target, Identity(kept), box, loops, position, "a result");
+        r.target =
+            points_.StreamOf(target.buffer, target.at, box, loops, position, "a result");
         if (!nothing || turns == 1) results.push_back(std::move(r));
       }
       VectorOp op = body.Take();
@@ -373,7 +374,7 @@ void Lowering::Vectors(const std::vector<std::pair<Expr, Buffer>>& values,
     } while (NextIndex(&b, boxes_along));
   }
   if (combine && !whole) {
-    for (const auto& [value, target] : values) Fill(target, kept, NeutralWord(*combine, dtype));
+    for (const Target& target : values) Fill(target.buffer, kept, NeutralWord(*combine, dtype));
     for (VectorOp& op : ops)
       for (VectorOp::Result& r : op.results) r.onto = true;
   }
@@ -395,6 +396,7 @@ void Lowering::LowerReduce(const ReducePart& part) {
     for (int d = 0; d < v->num_indices(); ++d) {
       const auto affine = AffineOf(v->operand(d));
       same &= affine && affine->pure() == part.kept[size_t(d)] &&
+              result.at[size_t(d)].pure() == affine->pure() &&
               out.sizes[size_t(d)] == points_.extent(part.kept[size_t(d)]);
     }
     if (!same) continue;
@@ -417,7 +419,7 @@ void Lowering::LowerReduce(const ReducePart& part) {
     // The matrix unit has summed over the PEs.
     across.erase(std::remove(across.begin(), across.end(), machine_.pe()), across.end());
   } else {
-    Vectors({{part.body, target}}, part.kept, part.reduced, part.op, part.dtype);
+    Vectors({{part.body, target, Identity(part.kept)}}, part.kept, part.reduced, part.op, part.dtype);
   }
   std::sort(across.begin(), across.end(), std::greater<>());
   for (int level : across) Across(target.value, level, part.op, part.dtype);
@@ -425,7 +427,7 @@ void Lowering::LowerReduce(const ReducePart& part) {
 }
 
 void Lowering::LowerResults() {
-  std::map<std::vector<int64_t>, std::vector<size_t>> groups;
+  std::map<std::vector<int>, std::vector<size_t>> groups;  // by axes
   for (size_t k = 0; k < parts_.results.size(); ++k) {
     const ResultPart& part = parts_.results[k];
     const Expr& v = part.value;
@@ -433,16 +435,14 @@ void Lowering::LowerResults() {
     if (v->kind() == weft::ExprKind::kLoad && size_t(v->buffer()) >= request_.inputs.size() &&
         buffers_[size_t(v->buffer())].value == outputs_[size_t(part.output)].value)
       continue;
-    groups[parts_.output_shapes[size_t(part.output)]].push_back(k);
+    groups[part.axes].push_back(k);
   }
-  for (const auto& [shape, members] : groups) {
-    std::vector<std::pair<Expr, Buffer>> values;
-    std::vector<int> kept;
+  for (const auto& [kept, members] : groups) {
+    std::vector<Target> values;
     for (size_t k : members) {
       const ResultPart& part = parts_.results[k];
-      values.emplace_back(part.value, outputs_[size_t(part.output)]);
+      values.push_back({part.value, outputs_[size_t(part.output)], part.at});
     }
-    kept = parts_.results[members[0]].axes;
     Vectors(values, kept, {}, std::nullopt, DType::kF32);
   }
 }

@@ -19,7 +19,12 @@ class Lowering {
   void ChooseDigits();
   void LowerReduce(const ReducePart& part);
   void LowerResults();
-  void Vectors(const std::vector<std::pair<Expr, Buffer>>& values, const std::vector<int>& kept,
+  struct Target {
+    Expr value;
+    Buffer buffer;
+    std::vector<Affine> at;  ///< by dimension of the buffer
+  };
+  void Vectors(const std::vector<Target>& values, const std::vector<int>& kept,
                const std::vector<int>& reduced, std::optional<weft::ReduceOp> combine,
                weft::DType dtype);
   void Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t word);

@@ -11,3 +11,11 @@ if(HSIMD_FUZZ)
     target_link_options(hsimd_fuzz_${target} PRIVATE -fsanitize=fuzzer)
   endforeach()
 endif()
+
+# Training steps on tree64, by the plugin as a user has it.
+add_executable(hsimd_training_test tests/training_test.cc)
+target_link_libraries(hsimd_training_test PRIVATE hsimd_test_main)
+target_compile_definitions(hsimd_training_test PRIVATE HSIMD_PLUGIN="$<TARGET_FILE:hsimd>"
+  HSIMD_MODELS="${CMAKE_CURRENT_SOURCE_DIR}/tests/models")
+add_dependencies(hsimd_training_test hsimd)
+add_test(NAME training COMMAND hsimd_training_test)
