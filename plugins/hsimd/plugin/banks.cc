@@ -134,7 +134,8 @@ void AssignBanks(const Graph& graph, const MachineMemories& memories, const Mach
       if (!e.node) continue;
       add(e);
       entries.push_back(e);
-      operands.push_back(places->find(e)->layout);
+      const ValuePlace* place = places->find(e);
+      operands.push_back(place ? place->layout : Layout());
     }
     for (const int a : MatrixOperands(ProductsOf(graph, n), operands, machine))
       if (const auto it = number.find(Whole(entries[size_t(a)]).key().packed()); it != number.end())

@@ -143,10 +143,12 @@ class Planner {
     for (const Layout& l : c.outputs) places.outputs.push_back({"", -1, l});
     for (auto* list : {&places.inputs, &places.outputs})
       for (ValuePlace& p : *list) all.push_back(&p);
+    const auto unread = [&](size_t i) { return i < c.unread.size() && c.unread[i]; };
     const std::vector<int> of_matrix = MatrixOperands(w.products, c.inputs, *machine_);
     std::vector<int64_t> left;
     for (const MachineMemories::Bank& bank : memories_.banks) left.push_back(bank.words);
     for (size_t i = 0; i < all.size(); ++i) {
+      if (unread(i)) continue;
       const size_t banks = left.size();
       size_t bank = std::count(of_matrix.begin(), of_matrix.end(), int(i)) ? BankOfA(memories_) : 0;
       for (size_t k = 0; k < banks && left[bank] < Words(all[i]->layout); ++k)
@@ -279,6 +281,12 @@ class Planner {
     return values_.back();
   }
 
+  /// The size of a result, say: it stays where it is, where shapes are inferred from it.
+  static bool IsUnread(const Work& w, size_t slot) {
+    const LayoutCandidate& c = w.candidates[0];
+    return slot < c.unread.size() && c.unread[slot];
+  }
+
   void AddValues(const NodePtr& n) {
     if (LiesOffChip(n)) return;
     if (IsOp(n, builtin::kAssign)) {
@@ -291,6 +299,10 @@ class Planner {
     for (const NodeEntry& e : n->inputs) {
       if (!e.node) continue;
       if (slot > 0 && IsView(n)) break;  // the target of a Reshape
+      if (IsUnread(w, slot)) {
+        ++slot;
+        continue;
+      }
       Value& v = ValueOf(e);
       LayoutProblem::Reader reader;
       reader.node = w.node;
@@ -386,6 +398,10 @@ class Planner {
         const NodeEntry e = n->inputs[i];
         if (!e.node) continue;
         if (slot > 0 && IsView(n)) break;
+        if (IsUnread(w, slot)) {
+          ++slot;
+          continue;
+        }
         const NodeEntry twin = in_layout(e, c.inputs[slot++], false);
         if (twin != e) g_.SetInput(n, i, twin);
       }

@@ -26,8 +26,12 @@ NodePlaces PlacesIn(const Graph& graph, const NodePtr& node) {
     return *p;
   };
   NodePlaces out;
-  for (const NodeEntry& e : node->inputs)
-    if (e.node) out.inputs.push_back(of(e));
+  for (const NodeEntry& e : node->inputs) {
+    if (!e.node) continue;
+    // What lies off chip and was not brought near is not read.
+    const bool unread = !MovesOnly(node) && LiesOffChip(e.node);
+    out.inputs.push_back(unread ? ValuePlace() : of(e));
+  }
   for (uint32_t i = 0; i < node->num_outputs(); ++i) out.outputs.push_back(of(NodeEntry(node, i)));
   return out;
 }
@@ -38,7 +42,7 @@ NodeLowering::NodeLowering(const Graph& graph, MachinePtr machine)
 TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
   for (const auto* list : {&places.inputs, &places.outputs})
     for (const ValuePlace& p : *list)
-      WEFT_CHECK(p.base >= 0, kDependency, "{}: a place without an address; HsimdAddress gives it",
+      WEFT_CHECK(p.base >= 0 || p.memory.empty(), kDependency, "{}: a place without an address; HsimdAddress gives it",
                  node->Describe());
   TileProgram p =
       MovesOnly(node) ? Move(node, places.inputs[0], places.outputs[0]) : Rule(node, places);
@@ -52,6 +56,7 @@ int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
   std::string key = std::to_string(node->id());
   for (auto* list : {&places.inputs, &places.outputs})
     for (ValuePlace& p : *list) {
+      if (p.memory.empty()) continue;
       p.base = -1;
       key += " | " + PrintPlace(p);
       p.base = used[p.memory];
@@ -73,7 +78,7 @@ TileProgram NodeLowering::Rule(const NodePtr& node, const NodePlaces& places) {
   const auto tiles = [&](const std::vector<ValuePlace>& list) {
     std::vector<TilePlace> t;
     for (const ValuePlace& p : list)
-      t.push_back({machine_->MemoryNamed(p.memory), p.base, p.layout});
+      t.push_back({p.memory.empty() ? -1 : machine_->MemoryNamed(p.memory), p.base, p.layout});
     return t;
   };
   std::vector<ScratchRange> scratch = memories_.scratch;

@@ -9,7 +9,7 @@
 
 namespace hsimd {
 
-/// Of the present operands and of the results, in order.
+/// Of the present operands and of the results, in order; an operand that is not read has none.
 struct NodePlaces {
   std::vector<ValuePlace> inputs, outputs;
 };

@@ -78,6 +78,11 @@ class Scheduler {
     const int64_t* c = cycles_.find(n);
     return c ? *c : 0;
   }
+  /// Not an operand that lies off chip and is not read.
+  bool IsNear(const NodeEntry& e) const {
+    const ValuePlace* place = places_.find(e);
+    return place && place->memory != machine_->memories[size_t(memories_.dram)].name;
+  }
   /// The value of the problem that an entry is; one of its own where there is none yet.
   int ValueOf(const NodeEntry& entry) {
     const NodeEntry e = Whole(entry);
@@ -134,7 +139,7 @@ class Scheduler {
     node.name = n->Describe();
     node.cycles = CyclesOf(n);
     for (const NodeEntry& e : n->inputs)
-      if (e.node) {
+      if (e.node && IsNear(e)) {
         const int v = ValueOf(e);
         if (std::find(node.inputs.begin(), node.inputs.end(), v) == node.inputs.end())
           node.inputs.push_back(v);
@@ -257,7 +262,7 @@ class Scheduler {
   NodePtr RunAt(size_t i) {
     Running& r = run_of_[i];
     std::vector<NodeEntry> inputs;
-    for (const NodeEntry& e : r.inputs) inputs.push_back(e.node ? Near(e) : NodeEntry());
+    for (const NodeEntry& e : r.inputs) inputs.push_back(e.node && IsNear(e) ? Near(e) : e);
     NodePtr n = r.node;
     if (r.ran) {
       n = g_.AddCopy(r.node, inputs);

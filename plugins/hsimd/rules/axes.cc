@@ -588,11 +588,13 @@ OperatorParts TakeApart(const weft::Graph& graph, const weft::NodePtr& node) {
   };
   for (const std::vector<int64_t>& shape : parts.input_shapes)
     parts.input_axes.emplace_back(shape.size(), -1);
+  parts.read.assign(parts.input_shapes.size(), false);
   std::set<std::pair<size_t, int>> shifted;
   const auto look = [&](const Expr& e) {
     for (const ExprNode* node_at : weft::PostOrder({e})) {
       if (node_at->kind() == ExprKind::kLoad) {
         const size_t buffer = size_t(node_at->buffer());
+        if (buffer < parts.read.size()) parts.read[buffer] = true;
         for (int d = 0; d < node_at->num_indices(); ++d) {
           const auto affine = AffineOf(node_at->operand(d));
           WEFT_CHECK(affine, kUnsupported, "{}: an index that is not affine", node->Describe());

@@ -71,6 +71,7 @@ struct OperatorParts {
   std::vector<int> classes;
   /// By input, by dimension: the axis that it is read along as it is, or -1.
   std::vector<std::vector<int>> input_axes;
+  std::vector<bool> read;  ///< by input: others, as the shapes of results, say nothing here
 };
 
 /// Throws kUnsupported with the reason: dtypes beyond 32 bits, indices that are not affine,

@@ -168,6 +168,7 @@ class Candidates {
       }
       candidate.inputs.push_back(SplitLayout(parts_.input_shapes[i], machine_, levels, multiple));
     }
+    for (const bool read : parts_.read) candidate.unread.push_back(!read);
     candidate.outputs.resize(parts_.output_shapes.size());
     for (const ResultPart& part : parts_.results) {
       std::vector<std::vector<bool>> levels;

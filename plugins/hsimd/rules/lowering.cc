@@ -149,6 +149,7 @@ Lowering::Lowering(const LowerRequest& request)
   tiles_.machine = machine_.name;
   const auto add = [&](const TilePlace& place, const std::string& name,
                        const std::vector<int64_t>& shape, DType dtype, TileValue::Role role) {
+    WEFT_CHECK(place.memory >= 0, kDependency, "{}: {} has no place", note_, name);
     WEFT_CHECK(place.layout.shape == shape, kShapeMismatch, "{}: the layout of {} is {}", note_,
                name, PrintLayout(place.layout));
     WEFT_CHECK(machine_.memories[size_t(place.memory)].level == machine_.pe(), kUnsupported,
@@ -165,12 +166,15 @@ Lowering::Lowering(const LowerRequest& request)
     return BufferOf(tiles_.AddValue(std::move(v)), place.layout);
   };
   for (size_t i = 0; i < request.inputs.size(); ++i)
-    buffers_.push_back(add(request.inputs[i], "in" + std::to_string(i), parts_.input_shapes[i],
-                           parts_.spec.inputs[i].dtype, TileValue::Role::kInput));
+    buffers_.push_back(parts_.read[i] ? add(request.inputs[i], "in" + std::to_string(i),
+                                            parts_.input_shapes[i], parts_.spec.inputs[i].dtype,
+                                            TileValue::Role::kInput)
+                                      : Buffer());
   outputs_.resize(request.outputs.size());
   for (const ResultPart& part : parts_.results) {
     const size_t i = size_t(part.output);
-    outputs_[i] = add(request.outputs[i], "out" + std::to_string(i), parts_.output_shapes[i],
+    if (outputs_[i].value < 0)
+      outputs_[i] = add(request.outputs[i], "out" + std::to_string(i), parts_.output_shapes[i],
                       parts_.spec.outputs[i].dtype, TileValue::Role::kOutput);
   }
 }
@@ -178,7 +182,8 @@ Lowering::Lowering(const LowerRequest& request)
 TileProgram Lowering::Run() {
   ChooseDigits();
   for (size_t i = 0; i < request_.inputs.size(); ++i)
-    FillHoles(tiles_, buffers_[i].value, request_.inputs[i].layout, machine_, note_);
+    if (parts_.read[i])
+      FillHoles(tiles_, buffers_[i].value, request_.inputs[i].layout, machine_, note_);
   for (const ReducePart& part : parts_.reduces) LowerReduce(part);
   LowerResults();
   tiles_.scratch = scratch_;

@@ -29,6 +29,7 @@ namespace hsimd {
 /// One way to run an operator.
 struct LayoutCandidate {
   std::vector<Layout> inputs;   ///< of the present operands, in order
+  std::vector<bool> unread;     ///< of them: where it lies does not matter; empty: all are read
   std::vector<Layout> outputs;  ///< of all results; of one that nothing reads: no axes
   int64_t cycles = 0;           ///< estimate, without moves
   int family = 0;               ///< the same number: the levels are dealt out alike
@@ -40,7 +41,7 @@ using FLayoutRule = std::function<std::vector<LayoutCandidate>(
     const weft::Graph& graph, const weft::NodePtr& node, const Machine& machine)>;
 
 struct TilePlace {
-  int memory = 0;  ///< of the PEs
+  int memory = 0;  ///< of the PEs; -1: nowhere
   int64_t base = 0;
   Layout layout;
 };
@@ -49,7 +50,7 @@ struct LowerRequest {
   const weft::Graph& graph;
   weft::NodePtr node;
   const Machine& machine;
-  std::vector<TilePlace> inputs;      ///< of the present operands, in order
+  std::vector<TilePlace> inputs;      ///< of the present operands, in order; memory -1: unread
   std::vector<TilePlace> outputs;     ///< of all results; ignored where nothing reads one
   std::vector<ScratchRange> scratch;  ///< may be used while the node runs
 };
