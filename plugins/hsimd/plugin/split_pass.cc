@@ -1,5 +1,5 @@
-/// split_pass.cc: HsimdSplit. A fused node that no rule lowers is taken apart: its operators run
-/// one by one.
+/// split_pass.cc: HsimdSplit. A fused node that no rule lowers, or whose values have no room in the
+/// PEs at once, is taken apart: its operators run one by one.
 ///   needs      shape, dtype; static extents
 ///   provides   -
 ///   preserves  -
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../rules/rule.h"
+#include "banks.h"
 #include "l3.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/pass/pass.h"
@@ -24,7 +25,15 @@ using namespace weft;
 
 bool Lowers(const Graph& g, const NodePtr& n, const Machine& machine) {
   try {
-    return !LayoutCandidates(g, n, machine).empty();
+    const MachineMemories memories = MemoriesOf(machine);
+    for (const LayoutCandidate& c : LayoutCandidates(g, n, machine)) {
+      std::vector<int64_t> words;
+      for (size_t i = 0; i < c.inputs.size(); ++i)
+        if (i >= c.unread.size() || !c.unread[i]) words.push_back(Words(c.inputs[i]));
+      for (const Layout& l : c.outputs) words.push_back(Words(l));
+      if (FitsBanks(memories.banks, std::move(words))) return true;
+    }
+    return false;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::kUnsupported) throw;
     return false;

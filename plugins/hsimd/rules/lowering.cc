@@ -386,6 +386,36 @@ void Lowering::Vectors(const std::vector<Target>& values, const std::vector<int>
   for (VectorOp& op : ops) tiles_.ops.emplace_back(std::move(op));
 }
 
+/// Where one result alone is made of the sums, element by element, they lie where it will: each is
+/// read before its result is written.
+Buffer Lowering::PlaceOfSum(const ReducePart& part) {
+  const auto loads_of = [&](const Expr& e) {
+    std::vector<const weft::ExprNode*> found;
+    for (const weft::ExprNode* n : weft::PostOrder({e}))
+      if (n->kind() == weft::ExprKind::kLoad && n->buffer() == part.buffer) found.push_back(n);
+    return found;
+  };
+  const ResultPart* reader = nullptr;
+  bool alone = part.dtype == DType::kF32;
+  for (const ReducePart& other : parts_.reduces) alone &= loads_of(other.body).empty();
+  for (const ResultPart& result : parts_.results) {
+    const auto loads = loads_of(result.value);
+    if (loads.empty()) continue;
+    alone &= !reader && result.axes == part.kept &&
+             parts_.spec.outputs[size_t(result.output)].dtype == part.dtype;
+    reader = &result;
+    for (const weft::ExprNode* load : loads)
+      for (int d = 0; d < load->num_indices(); ++d) {
+        const auto affine = AffineOf(load->operand(d));
+        alone &= affine && size_t(d) < result.at.size() &&
+                 affine->pure() == result.axes[size_t(d)] &&
+                 result.at[size_t(d)].pure() == affine->pure();
+      }
+  }
+  if (!alone || !reader) return NewTemp("sum", part.kept, part.dtype);
+  return outputs_[size_t(reader->output)];
+}
+
 void Lowering::LowerReduce(const ReducePart& part) {
   const auto combine = CombineOp(part.op, part.dtype);
   WEFT_CHECK(combine, kUnsupported, "{}: positions of extrema", note_);
@@ -408,7 +438,7 @@ void Lowering::LowerReduce(const ReducePart& part) {
     target = out;
     own = false;
   }
-  if (own) target = NewTemp("sum", part.kept, part.dtype);
+  if (own) target = PlaceOfSum(part);
   WEFT_ICHECK(int(buffers_.size()) == part.buffer, "parts out of order");
 
   std::vector<int> across;
@@ -424,7 +454,8 @@ void Lowering::LowerReduce(const ReducePart& part) {
     // The matrix unit has summed over the PEs.
     across.erase(std::remove(across.begin(), across.end(), machine_.pe()), across.end());
   } else {
-    Vectors({{part.body, target, Identity(part.kept)}}, part.kept, part.reduced, part.op, part.dtype);
+    Vectors({{part.body, target, Identity(part.kept)}}, part.kept, part.reduced, part.op,
+            part.dtype);
   }
   std::sort(across.begin(), across.end(), std::greater<>());
   for (int level : across) Across(target.value, level, part.op, part.dtype);

@@ -18,6 +18,7 @@ class Lowering {
   // lowering.cc
   void ChooseDigits();
   void LowerReduce(const ReducePart& part);
+  Buffer PlaceOfSum(const ReducePart& part);
   void LowerResults();
   struct Target {
     Expr value;
