@@ -1,6 +1,6 @@
 hsimd_room(move
-  SOURCES box.cc hop.cc in_place.cc move.cc search.cc timeline.cc tree.cc
-  TESTS interpreter.cc move_test.cc)
+  SOURCES box.cc estimate.cc hop.cc in_place.cc move.cc search.cc timeline.cc tree.cc
+  TESTS interpreter.cc move_test.cc estimate_test.cc)
 
 # Writes move/rearrangements.txt, once.
 add_executable(hsimd_rearrangements EXCLUDE_FROM_ALL move/rearrangements.cc)

@@ -38,7 +38,13 @@ Graph Address(Graph g, PassContext& ctx) {
       if (const auto it = items.find(Whole(e).key().packed()); it != items.end())
         it->second.end = std::max(it->second.end, i + 1);
     }
-    if (IsView(n) || IsOp(n, builtin::kAssign) || WrittenBy(n)) continue;
+    if (IsView(n) || IsOp(n, kSlice) || IsOp(n, builtin::kAssign) || WrittenBy(n)) continue;
+    if (const NodePtr join = JoinOf(n) ? JoinOf(n) : IsOp(n, kJoin) ? n : nullptr) {
+      // It is there from the first of its parts on.
+      const uint64_t key = NodeEntry(join).key().packed();
+      if (items.emplace(key, Item{NodeEntry(join), i, i + 1}).second) keys.push_back(key);
+      continue;
+    }
     for (uint32_t o = 0; o < n->num_outputs(); ++o) {
       const uint64_t key = NodeEntry(n, o).key().packed();
       // What lies off chip from the start does until the end: the next run reads it again.

@@ -85,6 +85,7 @@ class SimulatedProgram final : public BackendProgram {
   explicit SimulatedProgram(const Graph& g) : program_(g.GetAttr<MachineProgram>("hsimd_program")) {
     const MachineMemories memories = MemoriesOf(*program_.machine);
     dram_ = memories.dram;
+    layout_gap_ = g.GetAttr<LayoutCosts>("hsimd_layout_costs").gap();
     const PlaceMap& places = g.GetAttr<PlaceMap>("hsimd_place");
     const TypeMap& types = g.GetAttr<TypeMap>("dtype");
     for (const NodePtr& n : g.AllInputs()) {
@@ -183,6 +184,7 @@ class SimulatedProgram final : public BackendProgram {
         {"predicted_cycles", program_.cycles},
         {"bound_cycles", program_.bound_cycles},
         {"sequence_cycles", program_.sequence_cycles},
+        {"layout_gap", layout_gap_},
         {"instructions", int64_t(program_.program->instructions.size())}};
     if (last) {
       const Execution& e = static_cast<const Machinery*>(last)->last;
@@ -227,6 +229,7 @@ class SimulatedProgram final : public BackendProgram {
   };
   MachineProgram program_;
   int dram_ = 0;
+  double layout_gap_ = 0;
   std::vector<OffChip> inputs_, variables_, outputs_;
   std::vector<bool> written_;  ///< by variable
   std::vector<Constant> constants_;
@@ -249,16 +252,22 @@ class HsimdBackend final : public Backend {
     options.libraries = false;
     options.fusion = fusion_;
     Pipeline out;
+    const auto slice = [&] {  // the bodies of fused nodes hold extents
+      out.push_back({"HsimdSlice", {{"machine", machine_}, {"fusion", fusion_}}});
+      out.push_back("InferShape");
+    };
     // Kernels of several results that have nothing in common widen the graph that the layout
     // planner goes through.
     const Pipeline standard = StandardPipeline(options);
     for (PassSpec p : standard.passes()) {
+      if (p.name == "Fusion") slice();
       if (p.name == "Fusion" && fusion_) {
         p.options.emplace_back("multi_small", int64_t{0});
         p.options.emplace_back("multi_bytes", int64_t{0});
       }
       out.push_back(std::move(p));
     }
+    if (!fusion_) slice();
     for (const char* p : {"HsimdState", "InferShape", "HsimdViews", "InferShape"}) out.push_back(p);
     for (const char* p : {"HsimdSplit", "HsimdLayout"}) {
       out.push_back({p, {{"machine", machine_}}});

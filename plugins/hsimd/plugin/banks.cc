@@ -104,6 +104,19 @@ bool FitsBanks(const std::vector<MachineMemories::Bank>& banks, std::vector<int6
   return place(0);
 }
 
+bool FitsBanks(const MachineMemories& memories, const Machine& machine,
+               const std::vector<ProductOperands>& products, const LayoutCandidate& candidate) {
+  std::vector<int64_t> each;
+  for (const Layout& l : candidate.inputs) each.push_back(Words(l));
+  for (const Layout& l : candidate.outputs) each.push_back(Words(l));
+  if (!FitsBanks(memories.banks, each)) return false;
+  // What the matrix unit takes as A lies in a bank for it, or is copied to the scratch there.
+  if (memories.banks.size() > 1)
+    for (const int a : MatrixOperands(products, candidate.inputs, machine))
+      if (Words(candidate.inputs[size_t(a)]) > memories.banks[BankOfA(memories)].words) return false;
+  return true;
+}
+
 void AssignBanks(const Graph& graph, const MachineMemories& memories, const Machine& machine,
                  PlaceMap* places) {
   const auto& banks = memories.banks;

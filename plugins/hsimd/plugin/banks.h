@@ -26,6 +26,11 @@ size_t BankOfA(const MachineMemories& memories);
 std::vector<int> MatrixOperands(const std::vector<ProductOperands>& products,
                                 const std::vector<Layout>& operands, const Machine& machine);
 
+/// Whether there is room at once for the operands and results of a node under a candidate, and for
+/// what the matrix unit takes as A where it finds it.
+bool FitsBanks(const MachineMemories& memories, const Machine& machine,
+               const std::vector<ProductOperands>& products, const LayoutCandidate& candidate);
+
 /// Gives the values that lie in memories of the PEs their banks: what the matrix unit takes as A
 /// lies apart from all others, as long as every node has room for its values in each bank; what has
 /// no room in the first lies in the next. Views lie where what they look at does.

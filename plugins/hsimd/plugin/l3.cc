@@ -1,4 +1,4 @@
-/// l3.cc: see l3.h. The attributes of the level with their texts, and its three operators.
+/// l3.cc: see l3.h. The attributes of the level with their texts, and its operators.
 #include "l3.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/op.h"
 #include "weft/core/op/op_attr_types.h"
+#include "weft/core/op/op_param.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 
@@ -47,7 +48,25 @@ bool MovesOnly(const NodePtr& node) {
 }
 
 bool LiesOffChip(const NodePtr& node) {
-  return node->is_variable() || bool(Graph::ConstantOf(NodeEntry(node)));
+  return node->is_variable() || IsOp(node, kSlice) || IsOp(node, kJoin) ||
+         bool(Graph::ConstantOf(NodeEntry(node)));
+}
+
+Layout PartLayout(const std::vector<int64_t>& whole, int64_t axis, int64_t start, int64_t size) {
+  Layout part = RowMajor(whole);
+  int64_t step = 1;
+  for (size_t d = whole.size(); d-- > size_t(axis) + 1;) step *= whole[d];
+  part.shape[size_t(axis)] = size;
+  part.axes[size_t(axis)] = {{size, kAddress, step}};
+  if (start > 0) part.offset[kAddress] = start * step;
+  return part;
+}
+
+NodePtr JoinOf(const NodePtr& store) {
+  if (IsOp(store, kStore))
+    for (const Use& use : store->uses())
+      if (!use.control && IsOp(use.user, kJoin)) return use.user;
+  return nullptr;
 }
 
 NodeEntry WrittenBy(const NodePtr& store) {
@@ -58,7 +77,9 @@ NodeEntry WrittenBy(const NodePtr& store) {
 }
 
 NodeEntry Whole(NodeEntry e) {
-  while (IsView(e.node)) e = e.node->inputs[0];
+  while (IsView(e.node) || IsOp(e.node, kSlice)) e = e.node->inputs[0];
+  const NodePtr join = JoinOf(e.node);
+  if (join) return NodeEntry(join);
   const NodeEntry variable = WrittenBy(e.node);
   return variable ? variable : e;
 }
@@ -189,6 +210,17 @@ WEFT_REGISTER_GRAPH_ATTR(hsimd_machine, kGiven, MachinePtr)
 WEFT_REGISTER_GRAPH_ATTR(hsimd_place, kGiven, PlaceMap)
     .describe("memory, first word and layout of a value")
     .text(PrintPlace, ParsePlace);
+WEFT_REGISTER_GRAPH_ATTR(hsimd_layout_costs, kGiven, LayoutCosts)
+    .describe("cycles of the layouts that were chosen, and the least of any choice")
+    .text([](const LayoutCosts& c) { return fmt::format("{} {}", c.cycles, c.bound); },
+          [](const std::string& text) {
+            LayoutCosts c;
+            char* end = nullptr;
+            c.cycles = std::strtoll(text.c_str(), &end, 10);
+            c.bound = std::strtoll(end, &end, 10);
+            WEFT_CHECK(*end == 0 && !text.empty(), kSyntax, "expected two numbers, got '{}'", text);
+            return c;
+          });
 WEFT_REGISTER_GRAPH_ATTR(hsimd_cycles, kGiven, CyclesMap)
     .describe("cycles of a node by itself")
     .text([](const int64_t& v) { return std::to_string(v); },
@@ -231,6 +263,104 @@ std::vector<NodeEntry> Gradient(const NodePtr&, const std::vector<NodeEntry>& og
 HSIMD_REGISTER_MOVE(Load, "x, brought from off chip to the memories of the PEs.");
 HSIMD_REGISTER_MOVE(Switch, "x, in another layout or memory of the PEs.");
 HSIMD_REGISTER_MOVE(Store, "x, brought from the memories of the PEs off chip.");
+
+struct SliceParam : OpParam<SliceParam> {
+  int64_t axis, start, size;
+  WEFT_OP_PARAM(SliceParam) {
+    WEFT_FIELD(axis).set_range(0, 64).describe("that is cut");
+    WEFT_FIELD(start).set_range(0, INT64_MAX).describe("first element along it");
+    WEFT_FIELD(size).set_range(1, INT64_MAX).describe("elements along it");
+  }
+};
+WEFT_REGISTER_OP_PARAM(SliceParam);
+
+struct JoinParam : OpParam<JoinParam> {
+  int64_t axis;
+  WEFT_OP_PARAM(JoinParam) { WEFT_FIELD(axis).set_range(0, 64).describe("along which they follow"); }
+};
+WEFT_REGISTER_OP_PARAM(JoinParam);
+
+void CheckAxis(const NodePtr& n, const Shape& shape, int64_t axis) {
+  WEFT_CHECK(axis < shape.rank(), kShapeMismatch, "{}: axis {} of a tensor of rank {}",
+             n->Describe(), axis, shape.rank());
+}
+
+void SliceShape(InferShapeContext& ctx) {
+  const SliceParam& p = ParamOf<SliceParam>(ctx.node());
+  if (!ctx.in(0).is_static()) return;
+  CheckAxis(ctx.node(), ctx.in(0), p.axis);
+  std::vector<int64_t> dims = ctx.in(0).ints();
+  WEFT_CHECK(p.start <= dims[size_t(p.axis)] - p.size, kShapeMismatch,
+             "{}: elements {} to {} of {}", ctx.node()->Describe(), p.start, p.start + p.size,
+             dims[size_t(p.axis)]);
+  dims[size_t(p.axis)] = p.size;
+  ctx.set_out(0, Shape::OfInts(dims));
+}
+Exprs SliceCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const SliceParam& p = ParamOf<SliceParam>(n);
+  Indices from = at(0);
+  from[size_t(p.axis)] = from[size_t(p.axis)] + Expr::Int(p.start);
+  return {in[0](from)};
+}
+
+void JoinShape(InferShapeContext& ctx) {
+  const int64_t axis = ParamOf<JoinParam>(ctx.node()).axis;
+  std::vector<int64_t> dims;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    if (!ctx.in(i).is_static()) return;
+    CheckAxis(ctx.node(), ctx.in(i), axis);
+    std::vector<int64_t> part = ctx.in(i).ints();
+    if (i > 0) {
+      WEFT_CHECK(part.size() == dims.size(), kShapeMismatch, "{}: parts of ranks {} and {}",
+                 ctx.node()->Describe(), dims.size(), part.size());
+      part[size_t(axis)] += dims[size_t(axis)];
+      dims[size_t(axis)] = part[size_t(axis)];
+      WEFT_CHECK(part == dims, kShapeMismatch, "{}: part {} has other dimensions off the axis",
+                 ctx.node()->Describe(), i);
+    }
+    dims = std::move(part);
+  }
+  ctx.set_out(0, Shape::OfInts(dims));
+}
+/// Every part is read at an index that it has.
+Exprs JoinCode(const NodePtr& n, const std::vector<TensorArg>& in, const OutputAt& at) {
+  const size_t axis = size_t(ParamOf<JoinParam>(n).axis);
+  Expr value;
+  int64_t start = 0;
+  for (const TensorArg& part : in) {
+    Indices from = at(0);
+    const int64_t size = part.shape[int(axis)].value();
+    const Expr shifted = from[axis] - Expr::Int(start);
+    from[axis] = Expr::Binary(BinOp::kMax, Expr::Int(0),
+                              Expr::Binary(BinOp::kMin, shifted, Expr::Int(size - 1)));
+    value = value ? Expr::Select(Lt(shifted, Expr::Int(0)), value, part(from)) : part(from);
+    start += size;
+  }
+  return {value};
+}
+
+WEFT_REGISTER_OP_IN(hsimd, Slice)
+    .describe("Elements [start, start + size) of x along an axis, off chip where x is.")
+    .input("x", "T, any")
+    .output("y", "T")
+    .param<SliceParam>()
+    .set_attr<FInferType>("FInferType", InferType)
+    .set_attr<FInferShape>("FInferShape", SliceShape)
+    .set_attr<FCodeGen>("FCodeGen", SliceCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kOpaque)
+    .example({"f32[6, 3]"}, "axis = 0, start = 2, size = 3");
+
+WEFT_REGISTER_OP_IN(hsimd, Join)
+    .describe("The parts one after the other along an axis; each is written where it lies in it.")
+    .variadic_input("parts", "T, any")
+    .output("y", "T")
+    .set_num_inputs(1, INT32_MAX)
+    .param<JoinParam>()
+    .set_attr<FInferType>("FInferType", InferType)
+    .set_attr<FInferShape>("FInferShape", JoinShape)
+    .set_attr<FCodeGen>("FCodeGen", JoinCode)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kOpaque)
+    .example({"f32[2, 3]", "f32[4, 3]"}, "axis = 0");
 
 }  // namespace
 }  // namespace hsimd

@@ -8,6 +8,11 @@
 ///   hsimd::Switch  one layout, or memory of the PEs, -> another
 ///   hsimd::Store   memories of the PEs -> off chip
 ///
+/// Two are views of what lies off chip, and nothing runs for them:
+///
+///   hsimd::Slice   some of the elements along an axis
+///   hsimd::Join    the whole of which Stores have written parts
+///
 /// A state variable is written by `weft::Assign(v, Store(x))`, at most one: the words of the Store
 /// are the variable's, and the Assign itself is nothing that runs.
 ///
@@ -16,8 +21,10 @@
 ///
 ///   HsimdState     what is read and written of state variables as values
 ///   HsimdViews     views of operands and results out of fused nodes
+///   HsimdSlice     what has no room in slices of one axis
 ///   HsimdSplit     fused nodes that no rule lowers taken apart
-///   HsimdLayout    hsimd_machine, hsimd_place without bases, the three operators
+///   HsimdLayout    hsimd_machine, hsimd_place without bases, the three operators;
+///                  hsimd_layout_costs
 ///   HsimdMeasure   hsimd_cycles of every node
 ///   HsimdSchedule  order; spills, refills and nodes that run again as nodes of their own
 ///   HsimdAddress   bases in hsimd_place
@@ -70,6 +77,13 @@ struct MachineProgram {
   int64_t sequence_cycles = 0;  ///< of the nodes one after another
 };
 
+/// What HsimdLayout chose costs, and what no choice costs less than; cycles, nodes and moves one
+/// after another.
+struct LayoutCosts {
+  int64_t cycles = 0, bound = 0;
+  double gap() const { return cycles > bound ? double(cycles - bound) / double(cycles) : 0; }
+};
+
 using PlaceMap = weft::EntryMap<ValuePlace>;
 using TilesMap = weft::NodeMap<NodeTiles>;
 using BlocksMap = weft::NodeMap<NodeBlocks>;
@@ -81,17 +95,23 @@ inline constexpr const char* kDefaultMachine = "tree64";
 inline constexpr const char* kLoad = "hsimd::Load";
 inline constexpr const char* kSwitch = "hsimd::Switch";
 inline constexpr const char* kStore = "hsimd::Store";
+inline constexpr const char* kSlice = "hsimd::Slice";
+inline constexpr const char* kJoin = "hsimd::Join";
 
 /// Of the graph; throws kDependency where HsimdLayout has not run.
 MachinePtr MachineOf(const weft::Graph& graph);
 /// One of the three operators.
 bool MovesOnly(const weft::NodePtr& node);
-/// Variables and constants: nothing runs for them.
+/// Variables and constants, slices and joins: nothing runs for them.
 bool LiesOffChip(const weft::NodePtr& node);
 /// The variable that a Store writes; empty where it has words of its own.
 weft::NodeEntry WrittenBy(const weft::NodePtr& store);
-/// Whose words an entry has: of a view what it looks at, through views of views, of a Store to a
-/// variable the variable; any other entry is it itself.
+/// The elements [start, start + size) of an axis of a row-major tensor off chip.
+Layout PartLayout(const std::vector<int64_t>& whole, int64_t axis, int64_t start, int64_t size);
+/// The Join that a Store writes a part of; null where it has words of its own.
+weft::NodePtr JoinOf(const weft::NodePtr& store);
+/// Whose words an entry has: of a view or a Slice what it looks at, through views of views, of a
+/// Store to a variable or a Join that; any other entry is it itself.
 weft::NodeEntry Whole(weft::NodeEntry e);
 /// Instructions are made for it: it is not a variable, a constant, a view or weft::Assign.
 bool Runs(const weft::NodePtr& node);

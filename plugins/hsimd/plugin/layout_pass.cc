@@ -4,19 +4,19 @@
 ///   provides   hsimd_machine, hsimd_place
 ///   preserves  shapes and dtypes
 ///   never      changes what the graph computes
-///   cost       candidates^2 moves are planned for every edge; then l3/assign_layouts.h
+///   cost       candidates^2 moves are estimated for every value, what is chosen is measured; then
+///              l3/assign_layouts.h
 ///   source     PFN's layout planner (notation); elimination: assign_layouts.h
 ///
 ///   y = MatMul(x, w)   ->   y = MatMul(Load(x), Load(w)); Store(y)
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <set>
 #include <unordered_map>
 
 #include "../l3/assign_layouts.h"
-#include "../move/move.h"
+#include "../move/estimate.h"
 #include "../rules/rule.h"
 #include "banks.h"
 #include "l3.h"
@@ -41,38 +41,6 @@ std::vector<int64_t> StaticDims(const Graph& g, const NodeEntry& e) {
   return shape.ints();
 }
 
-/// About what one move costs: words over the links of the way, each at its pace.
-class MoveCosts {
- public:
-  explicit MoveCosts(const Machine& machine) : machine_(machine) {}
-  int64_t Of(const Layout& from, bool from_dram, bool to_dram) const {
-    const int64_t words = from.elements();
-    int64_t cycles = 0;
-    // A reordering in the PEs goes up and comes down again.
-    if (!from_dram) cycles = std::max(cycles, Pace(UnitKind::kUp, from_dram, to_dram, words));
-    if (!to_dram) cycles += Pace(UnitKind::kDown, from_dram, to_dram, words);
-    return cycles;
-  }
-
- private:
-  int64_t Pace(UnitKind kind, bool from_dram, bool to_dram, int64_t words) const {
-    int64_t slowest = 1;
-    for (const Unit& u : machine_.units) {
-      if (u.kind != kind) continue;
-      const bool off_chip = u.parent == u.child;
-      if (off_chip && !from_dram && !to_dram) continue;
-      int64_t best = INT64_MAX;
-      for (const UnitOp& op : u.ops) {
-        const int64_t each = words / machine_.WordsAbove(op) / machine_.PlacesOf(u.parent);
-        best = std::min(best, op.rate.StartOf(each) + op.latency);
-      }
-      if (best != INT64_MAX) slowest = std::max(slowest, best);
-    }
-    return slowest;
-  }
-  const Machine& machine_;
-};
-
 class Planner {
  public:
   Planner(Graph g, PassContext& ctx)
@@ -80,7 +48,6 @@ class Planner {
         ctx_(ctx),
         machine_(std::make_shared<Machine>(FindMachine(ctx.option<std::string>("machine")))),
         memories_(MemoriesOf(*machine_)),
-        costs_(*machine_),
         most_(size_t(ctx.option<int64_t>("candidates"))) {}
 
   Graph Run() {
@@ -93,7 +60,9 @@ class Planner {
     ctx_.Count("candidates", int64_t(total_));
     ctx_.Count("cycles", choice.cost);
     ctx_.Count("bound", choice.bound);
+    ctx_.Count("width", choice.width);
     Rewrite(choice.candidate);
+    g_.SetAttr("hsimd_layout_costs", LayoutCosts{choice.cost, choice.bound});
     return std::move(g_);
   }
 
@@ -111,16 +80,38 @@ class Planner {
     std::vector<bool> dram;
     std::map<std::string, int> index;
     int problem = -1;
+    std::vector<char> measured;  ///< as LayoutProblem::Value::switches
   };
 
-  /// By estimates first; then what is chosen is measured, and chosen again, until all that is
-  /// chosen has been measured.
+  /// By the planner, or as one would do without it.
+  LayoutChoice Pick() const {
+    const std::string how = ctx_.option<std::string>("choice");
+    LayoutChoice choice = AssignLayouts(problem_);
+    if (how == "plan") return choice;
+    if (how == "each")
+      choice.candidate = EachNodeForItself(problem_);
+    else if (how == "greedy")
+      choice.candidate = GreedyInOrder(problem_);
+    else if (how == "single")
+      choice.candidate = BestSingleFamily(problem_);
+    else if (how == "batch")
+      choice.candidate = OnlyFamily(problem_, BatchFamily(*machine_));
+    else
+      WEFT_THROW(kUsage, "HsimdLayout: choice '{}'; known: plan, each, greedy, single, batch", how);
+    choice.cost = CostOfLayouts(problem_, choice.candidate);
+    return choice;
+  }
+
+  /// By estimates first; then what is chosen is measured, nodes and moves, and chosen again, until
+  /// all that is chosen has been measured.
   LayoutChoice Choose() {
     NodeLowering lowering(g_, machine_);
     const int64_t rounds = ctx_.option<int64_t>("rounds");
     for (int64_t round = 0;; ++round) {
-      LayoutChoice choice = AssignLayouts(problem_);
+      LayoutChoice choice = Pick();
       bool changed = false;
+      if (round < rounds)
+        for (Value& v : values_) changed = MeasureSwitches(lowering, v, choice) || changed;
       for (auto& [id, w] : work_) {
         const size_t c = size_t(choice.candidate[size_t(w.node)]);
         if (round >= rounds || w.measured[c] || IsView(g_.node(id))) continue;
@@ -134,6 +125,38 @@ class Planner {
       if (!changed) return choice;
     }
   }
+  /// Whether the costs of a value's moves under a choice are others than was thought.
+  bool MeasureSwitches(NodeLowering& lowering, Value& v, const LayoutChoice& choice) {
+    LayoutProblem::Value& p = problem_.values[size_t(v.problem)];
+    const size_t n = v.layouts.size();
+    const size_t from = size_t(p.made[size_t(choice.candidate[size_t(p.producer)])]);
+    bool changed = false;
+    for (const LayoutProblem::Reader& r : p.readers) {
+      const int wanted = r.wanted[size_t(choice.candidate[size_t(r.node)])];
+      if (wanted < 0 || size_t(wanted) == from) continue;
+      const size_t at = from * n + size_t(wanted);
+      if (v.measured.empty()) v.measured.resize(n * n);
+      if (v.measured[at]) continue;
+      v.measured[at] = 1;
+      int64_t cycles = kNeverCost;
+      try {
+        cycles = lowering.MeasureMove(PlaceOf(v, from), PlaceOf(v, size_t(wanted)));
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kUnsupported &&
+            e.code() != ErrorCode::kInvalidModel)
+          throw;
+      }
+      changed = changed || cycles != p.switches[at];
+      p.switches[at] = cycles;
+      ctx_.Count("measured_moves");
+    }
+    return changed;
+  }
+  ValuePlace PlaceOf(const Value& v, size_t layout) const {
+    const int memory = v.dram[layout] ? memories_.dram : memories_.home;
+    return {machine_->memories[size_t(memory)].name, -1, v.layouts[layout]};
+  }
+
   /// kNeverCost where there is no room for what the node computes with on its way.
   int64_t CyclesOf(NodeLowering& lowering, const NodePtr& n, const Work& w,
                    const LayoutCandidate& c) {
@@ -176,17 +199,12 @@ class Planner {
     w.products = ProductsOf(g_, n);
     for (const MachineMemories::Bank& bank : memories_.banks) room += bank.words;
     for (LayoutCandidate& c : w.candidates) {
-      std::vector<int64_t> each;
-      for (const Layout& l : c.inputs) each.push_back(Words(l));
-      for (const Layout& l : c.outputs) each.push_back(Words(l));
-      const int64_t words = std::accumulate(each.begin(), each.end(), int64_t{0});
+      int64_t words = 0;
+      for (const Layout& l : c.inputs) words += Words(l);
+      for (const Layout& l : c.outputs) words += Words(l);
       least = least ? std::min(least, words) : words;
-      // What the matrix unit takes as A lies in a bank for it, or is copied to the scratch there.
-      bool fits = FitsBanks(memories_.banks, each);
-      if (memories_.banks.size() > 1)
-        for (const int a : MatrixOperands(w.products, c.inputs, *machine_))
-          fits = fits && Words(c.inputs[size_t(a)]) <= memories_.banks[BankOfA(memories_)].words;
-      if (fits && fitting.size() < most_) fitting.push_back(std::move(c));
+      if (fitting.size() < most_ && FitsBanks(memories_, *machine_, w.products, c))
+        fitting.push_back(std::move(c));
     }
     WEFT_CHECK(!fitting.empty(), kLimit,
                "{} needs {} words in every PE of machine '{}', which has {} for values",
@@ -243,9 +261,16 @@ class Planner {
     return out;
   }
 
-  /// The same for layouts that need no move between them.
+  /// The same for layouts that need no move between them: the same places, and room for as much
+  /// padding, which rules read and write.
   std::string KeyOf(const Layout& layout, bool dram) const {
-    return (dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
+    std::string key = (dram ? "D " : "") + PrintLayout(Canonical(layout, *machine_));
+    for (size_t a = 0; a < layout.axes.size(); ++a) {
+      int64_t padded = 1;
+      for (const Digit& d : layout.axes[a]) padded *= d.size;
+      if (padded != layout.shape[a]) key += fmt::format(" {}:{}", a, padded);
+    }
+    return key;
   }
 
   int LayoutIndex(Value& v, const Layout& layout, bool dram) {
@@ -265,7 +290,7 @@ class Planner {
     v.off_chip = LiesOffChip(e.node);
     LayoutProblem::Value p;
     if (v.off_chip) {
-      LayoutIndex(v, RowMajor(StaticDims(g_, e)), true);
+      LayoutIndex(v, OffChipLayout(e), true);
       p.producer = int(problem_.nodes.size());
       p.made = {0};
       problem_.nodes.push_back({e.node->Describe(), {0}, {0}});
@@ -287,11 +312,34 @@ class Planner {
     return slot < c.unread.size() && c.unread[slot];
   }
 
+  Layout OffChipLayout(const NodeEntry& e) const {
+    if (!IsOp(e.node, kSlice)) return RowMajor(StaticDims(g_, e));
+    return PartLayout(StaticDims(g_, e.node->inputs[0]), e.node->attr<int64_t>("axis"),
+                      e.node->attr<int64_t>("start"), e.node->attr<int64_t>("size"));
+  }
+  /// Where a Join has each of its inputs.
+  std::vector<Layout> PartsOf(const NodePtr& join) const {
+    std::vector<Layout> parts;
+    const int64_t axis = join->attr<int64_t>("axis");
+    int64_t start = 0;
+    for (const NodeEntry& e : join->inputs) {
+      const int64_t size = StaticDims(g_, e)[size_t(axis)];
+      parts.push_back(PartLayout(StaticDims(g_, NodeEntry(join)), axis, start, size));
+      start += size;
+    }
+    return parts;
+  }
+
   void AddValues(const NodePtr& n) {
+    if (IsOp(n, kJoin)) {
+      const std::vector<Layout> parts = PartsOf(n);
+      for (uint32_t i = 0; i < n->num_inputs(); ++i)
+        AddResult(n->inputs[i], parts[i], "part of " + n->Describe());
+    }
     if (LiesOffChip(n)) return;
     if (IsOp(n, builtin::kAssign)) {
       ValueOf(n->inputs[0]);
-      AddResult(n->inputs[1], n->Describe());
+      AddResult(n->inputs[1], RowMajor(StaticDims(g_, n->inputs[1])), n->Describe());
       return;
     }
     const Work& w = work_.at(n->id());
@@ -316,7 +364,7 @@ class Planner {
 
   void AddResults() {
     for (const NodeEntry& e : g_.outputs)
-      if (!IsEmpty(e)) AddResult(e, "result of " + e.node->Describe());
+      if (!IsEmpty(e)) AddResult(e, RowMajor(StaticDims(g_, e)), "result of " + e.node->Describe());
   }
   /// Nothing lies anywhere of it.
   bool IsEmpty(const NodeEntry& e) const {
@@ -324,9 +372,9 @@ class Planner {
     return std::count(dims.begin(), dims.end(), 0) > 0;
   }
   /// Something that wants a value off chip.
-  void AddResult(const NodeEntry& e, std::string name) {
+  void AddResult(const NodeEntry& e, const Layout& layout, std::string name) {
     Value& v = ValueOf(e);
-    const int dram = LayoutIndex(v, RowMajor(StaticDims(g_, e)), true);
+    const int dram = LayoutIndex(v, layout, true);
     LayoutProblem::Reader reader;
     reader.node = int(problem_.nodes.size());
     reader.wanted = {dram};
@@ -344,10 +392,14 @@ class Planner {
       for (const int l : r.wanted) wanted[size_t(l)] = 1;
     std::vector<char> made(n);
     for (const int l : p.made) made[size_t(l)] = 1;
+    const auto at = [&](size_t l) {
+      return TensorAt{v.dram[l] ? memories_.dram : memories_.home, 0, v.layouts[l]};
+    };
     for (size_t a = 0; a < n; ++a)
       for (size_t b = 0; b < n; ++b)
         if (a == b || (made[a] && wanted[b]))
-          p.switches[a * n + b] = a == b ? 0 : costs_.Of(v.layouts[a], v.dram[a], v.dram[b]);
+          p.switches[a * n + b] =
+              a == b ? 0 : std::min(EstimateMove(*machine_, at(a), at(b)), kNeverCost);
   }
 
   void Rewrite(const std::vector<int>& choice) {
@@ -381,6 +433,11 @@ class Planner {
       return twin;
     };
     for (const NodePtr& n : order_) {
+      if (IsOp(n, kJoin)) {
+        const std::vector<Layout> parts = PartsOf(n);
+        for (uint32_t i = 0; i < n->num_inputs(); ++i)
+          g_.SetInput(n, i, in_layout(n->inputs[i], parts[i], true));
+      }
       if (LiesOffChip(n)) continue;
       if (IsOp(n, builtin::kAssign)) {
         const NodeEntry store(g_.AddNode(kStore, {n->inputs[1]}));
@@ -423,7 +480,6 @@ class Planner {
   PassContext& ctx_;
   MachinePtr machine_;
   MachineMemories memories_;
-  MoveCosts costs_;
   size_t most_, total_ = 0;
   std::vector<NodePtr> order_;
   std::map<NodeId, Work> work_;
@@ -441,13 +497,19 @@ WEFT_REGISTER_PASS(HsimdLayout)
     .depend_graph_attr("dtype")
     .provide_graph_attr("hsimd_machine")
     .provide_graph_attr("hsimd_place")
+    .provide_graph_attr("hsimd_layout_costs")
     .option("machine", kDefaultMachine, "a built-in machine or a file")
     .option("rounds", int64_t{24}, "of measuring what is chosen and choosing again; 0: estimates")
     .option("candidates", int64_t{24}, "of each node, the cheapest")
+    .option("choice", "plan",
+            "plan; to compare with: each (node for itself), greedy, single (the best layout for "
+            "all), batch (axis 0 over all levels)")
     .statistic("candidates", "layouts of nodes among which it chose")
     .statistic("measured", "of them, lowered to count their cycles")
-    .statistic("cycles", "of nodes as measured, and moves as estimated")
+    .statistic("measured_moves", "moves between layouts, planned to count their cycles")
+    .statistic("cycles", "of nodes and moves, one after another")
     .statistic("bound", "no choice costs less")
+    .statistic("width", "nodes that the choice has to remember at once, at most")
     .statistic("loads", "moves from off chip")
     .statistic("stores", "moves to off chip")
     .statistic("switches", "moves between layouts");

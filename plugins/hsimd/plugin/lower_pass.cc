@@ -87,7 +87,8 @@ Graph Merge(Graph g, PassContext& ctx) {
   program->machine = machine->name;
   for (const NodeId id : g.GetAttr<Order>("order").nodes) {
     const NodePtr n = g.node(id);
-    const ValuePlace* p = LiesOffChip(n) ? places.find(NodeEntry(n)) : nullptr;
+    const bool given = LiesOffChip(n) && !IsOp(n, kSlice) && !IsOp(n, kJoin);
+    const ValuePlace* p = given ? places.find(NodeEntry(n)) : nullptr;
     if (p)
       program->segments.push_back({"v" + std::to_string(id), memories.dram, p->base,
                                    std::max<int64_t>(Words(p->layout), 1), false});

@@ -45,7 +45,8 @@ TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
       WEFT_CHECK(p.base >= 0 || p.memory.empty(), kDependency, "{}: a place without an address; HsimdAddress gives it",
                  node->Describe());
   TileProgram p =
-      MovesOnly(node) ? Move(node, places.inputs[0], places.outputs[0]) : Rule(node, places);
+      MovesOnly(node) ? Move(node->Describe(), places.inputs[0], places.outputs[0])
+                      : Rule(node, places);
   p.machine = machine_->name;
   VerifyTiles(p, *machine_);
   return p;
@@ -65,13 +66,34 @@ int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
   const auto [it, fresh] = known_.try_emplace(key, 0);
   if (fresh) {
     try {
-      it->second = SequenceBlocks(*machine_, EmitTiles(Lower(node, places), *machine_)).cycles;
+      it->second = CyclesOf(Lower(node, places));
     } catch (...) {
       known_.erase(it);
       throw;
     }
   }
   return it->second;
+}
+
+int64_t NodeLowering::MeasureMove(ValuePlace from, ValuePlace to) {
+  from.base = 0;
+  to.base = from.memory == to.memory ? Words(from.layout) : 0;
+  const auto [it, fresh] = known_.try_emplace(PrintPlace(from) + " -> " + PrintPlace(to), 0);
+  if (fresh) {
+    try {
+      TileProgram p = Move("", from, to);
+      p.machine = machine_->name;
+      it->second = CyclesOf(p);
+    } catch (...) {
+      known_.erase(it);
+      throw;
+    }
+  }
+  return it->second;
+}
+
+int64_t NodeLowering::CyclesOf(const TileProgram& tiles) const {
+  return SequenceBlocks(*machine_, EmitTiles(tiles, *machine_)).cycles;
 }
 
 TileProgram NodeLowering::Rule(const NodePtr& node, const NodePlaces& places) {
@@ -87,7 +109,8 @@ TileProgram NodeLowering::Rule(const NodePtr& node, const NodePlaces& places) {
   return LowerNode({graph_, node, *machine_, tiles(places.inputs), tiles(places.outputs), scratch});
 }
 
-TileProgram NodeLowering::Move(const NodePtr& node, const ValuePlace& from, const ValuePlace& to) {
+TileProgram NodeLowering::Move(const std::string& note, const ValuePlace& from,
+                               const ValuePlace& to) {
   TileProgram p;
   const auto value = [&](const char* name, TileValue::Role role, const ValuePlace& place) {
     TileValue v;
@@ -102,7 +125,7 @@ TileProgram NodeLowering::Move(const NodePtr& node, const ValuePlace& from, cons
   MoveOp move;
   move.from = value("x", TileValue::Role::kInput, from);
   move.to = value("y", TileValue::Role::kOutput, to);
-  move.note = node->Describe();
+  move.note = note;
   const int turn = turn_++ % kTurns;
   for (const int m : memories_.between) {
     const int64_t words = machine_->memories[size_t(m)].words / kTurns;

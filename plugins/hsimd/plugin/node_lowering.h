@@ -27,10 +27,13 @@ class NodeLowering {
   /// Cycles of the node by itself, its values one behind the other in their memories. Throws as
   /// Lower.
   int64_t Measure(const weft::NodePtr& node, NodePlaces places);
+  /// Cycles of a move by itself.
+  int64_t MeasureMove(ValuePlace from, ValuePlace to);
 
  private:
   TileProgram Rule(const weft::NodePtr& node, const NodePlaces& places);
-  TileProgram Move(const weft::NodePtr& node, const ValuePlace& from, const ValuePlace& to);
+  TileProgram Move(const std::string& note, const ValuePlace& from, const ValuePlace& to);
+  int64_t CyclesOf(const TileProgram& tiles) const;
 
   const weft::Graph& graph_;
   MachinePtr machine_;

@@ -286,7 +286,7 @@ class Scheduler {
     near_.resize(problem_.values.size());
     far_.resize(problem_.values.size());
     for (const NodePtr& n : g_.TopoOrder())
-      if (LiesOffChip(n)) order_.push_back(n->id());
+      if (LiesOffChip(n) && !IsOp(n, kJoin)) order_.push_back(n->id());
     for (size_t v = 0; v < entry_of_.size(); ++v)
       if (problem_.values[v].in_dram) far_[v] = entry_of_[v].node->inputs[0];
     for (const ScheduleStep& step : schedule.steps) {
@@ -300,6 +300,8 @@ class Scheduler {
         for (const Use& use : n->uses())
           if (IsOp(use.user, builtin::kAssign)) order_.push_back(use.user->id());
     }
+    for (const NodePtr& n : g_.TopoOrder())
+      if (IsOp(n, kJoin)) order_.push_back(n->id());
     g_.SetAttr("order", Order{std::move(order_)});
   }
 

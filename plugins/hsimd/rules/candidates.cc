@@ -270,6 +270,13 @@ class Candidates {
 
 }  // namespace
 
+int BatchFamily(const Machine& machine) {
+  int64_t family = 0;
+  for (int l = 0; l < machine.pe(); ++l)
+    if (machine.levels[size_t(l)].count > 1) family = family * 16 + 1;
+  return int(family * 64 + (machine.levels.back().count > 1 ? 1 : 0));
+}
+
 std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph, const weft::NodePtr& node,
                                                const Machine& machine) {
   return Candidates(graph, node, machine).Run();

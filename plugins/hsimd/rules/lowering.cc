@@ -134,9 +134,10 @@ void FillHoles(TileProgram& tiles, int value, const Layout& layout, const Machin
 
 }  // namespace
 
-Lowering::Lowering(const LowerRequest& request)
+Lowering::Lowering(const LowerRequest& request, bool in_results)
     : request_(request),
       machine_(request.machine),
+      in_results_(in_results),
       note_(request.node->Describe()),
       parts_(TakeApart(request.graph, request.node)),
       points_(request.machine, parts_.extents),
@@ -386,59 +387,42 @@ void Lowering::Vectors(const std::vector<Target>& values, const std::vector<int>
   for (VectorOp& op : ops) tiles_.ops.emplace_back(std::move(op));
 }
 
-/// Where one result alone is made of the sums, element by element, they lie where it will: each is
-/// read before its result is written.
-Buffer Lowering::PlaceOfSum(const ReducePart& part) {
-  const auto loads_of = [&](const Expr& e) {
-    std::vector<const weft::ExprNode*> found;
-    for (const weft::ExprNode* n : weft::PostOrder({e}))
-      if (n->kind() == weft::ExprKind::kLoad && n->buffer() == part.buffer) found.push_back(n);
-    return found;
-  };
-  const ResultPart* reader = nullptr;
-  bool alone = part.dtype == DType::kF32;
-  for (const ReducePart& other : parts_.reduces) alone &= loads_of(other.body).empty();
+int Lowering::ResultFor(const ReducePart& part) const {
+  // Where this value is read, and whether always at the point that is computed.
+  std::map<int, bool> readers;  // result -> it reads only that
   for (const ResultPart& result : parts_.results) {
-    const auto loads = loads_of(result.value);
-    if (loads.empty()) continue;
-    alone &= !reader && result.axes == part.kept &&
-             parts_.spec.outputs[size_t(result.output)].dtype == part.dtype;
-    reader = &result;
-    for (const weft::ExprNode* load : loads)
-      for (int d = 0; d < load->num_indices(); ++d) {
-        const auto affine = AffineOf(load->operand(d));
-        alone &= affine && size_t(d) < result.at.size() &&
-                 affine->pure() == result.axes[size_t(d)] &&
-                 result.at[size_t(d)].pure() == affine->pure();
+    const Buffer& out = outputs_[size_t(result.output)];
+    for (const weft::ExprNode* n : weft::PostOrder({result.value})) {
+      if (n->kind() != weft::ExprKind::kLoad || n->buffer() != part.buffer) continue;
+      bool same = out.sizes.size() == part.kept.size() && result.axes == part.kept &&
+                  parts_.spec.outputs[size_t(result.output)].dtype == part.dtype;
+      for (int d = 0; same && d < n->num_indices(); ++d) {
+        const auto affine = AffineOf(n->operand(d));
+        same = affine && affine->pure() == part.kept[size_t(d)] &&
+               result.at[size_t(d)].pure() == affine->pure() &&
+               out.sizes[size_t(d)] == points_.extent(part.kept[size_t(d)]);
       }
+      const auto [it, fresh] = readers.emplace(result.output, same);
+      if (!fresh) it->second = it->second && same;
+    }
   }
-  if (!alone || !reader) return NewTemp("sum", part.kept, part.dtype);
-  return outputs_[size_t(reader->output)];
+  for (const ResultPart& result : parts_.results) {
+    if (held_.count(result.output) || !readers.count(result.output) || !readers[result.output])
+      continue;
+    // It is the value: whatever else reads it finds it there.
+    if (result.value->kind() == weft::ExprKind::kLoad) return result.output;
+    if (in_results_ && readers.size() == 1) return result.output;
+  }
+  return -1;
 }
 
 void Lowering::LowerReduce(const ReducePart& part) {
   const auto combine = CombineOp(part.op, part.dtype);
   WEFT_CHECK(combine, kUnsupported, "{}: positions of extrema", note_);
-  // A result that is this value is written at once.
-  Buffer target;
-  bool own = true;
-  for (const ResultPart& result : parts_.results) {
-    const Expr& v = result.value;
-    if (v->kind() != weft::ExprKind::kLoad || v->buffer() != part.buffer) continue;
-    const Buffer& out = outputs_[size_t(result.output)];
-    if (out.sizes.size() != part.kept.size()) continue;
-    bool same = true;
-    for (int d = 0; d < v->num_indices(); ++d) {
-      const auto affine = AffineOf(v->operand(d));
-      same &= affine && affine->pure() == part.kept[size_t(d)] &&
-              result.at[size_t(d)].pure() == affine->pure() &&
-              out.sizes[size_t(d)] == points_.extent(part.kept[size_t(d)]);
-    }
-    if (!same) continue;
-    target = out;
-    own = false;
-  }
-  if (own) target = PlaceOfSum(part);
+  const int result = ResultFor(part);
+  if (result >= 0) held_.insert(result);
+  const Buffer target =
+      result >= 0 ? outputs_[size_t(result)] : NewTemp("sum", part.kept, part.dtype);
   WEFT_ICHECK(int(buffers_.size()) == part.buffer, "parts out of order");
 
   std::vector<int> across;
@@ -483,6 +467,14 @@ void Lowering::LowerResults() {
   }
 }
 
-TileProgram LowerGeneral(const LowerRequest& request) { return Lowering(request).Run(); }
+TileProgram LowerGeneral(const LowerRequest& request) {
+  try {
+    return Lowering(request, false).Run();
+  } catch (const weft::UserError& e) {
+    if (e.code() != weft::ErrorCode::kLimit) throw;
+  }
+  // A result is read and written in its memory again then, but scratch is left for others.
+  return Lowering(request, true).Run();
+}
 
 }  // namespace hsimd

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,18 @@ namespace hsimd {
 
 class Lowering {
  public:
-  explicit Lowering(const LowerRequest& request);
+  /// `in_results`: sums lie where a result will, as far as that result reads them point by point;
+  /// otherwise in scratch.
+  Lowering(const LowerRequest& request, bool in_results);
   TileProgram Run();
 
  private:
   // lowering.cc
   void ChooseDigits();
   void LowerReduce(const ReducePart& part);
-  Buffer PlaceOfSum(const ReducePart& part);
+  /// The result that may hold the value of a reduction: that is the value, or is computed of it
+  /// point by point while nothing else reads it; -1.
+  int ResultFor(const ReducePart& part) const;
   void LowerResults();
   struct Target {
     Expr value;
@@ -50,6 +55,8 @@ class Lowering {
 
   const LowerRequest& request_;
   const Machine& machine_;
+  const bool in_results_;
+  std::set<int> held_;  ///< results that hold a sum already
   std::string note_;
   OperatorParts parts_;
   Points points_;

@@ -7,10 +7,28 @@
 
 namespace hsimd {
 
+namespace {
+
+/// Digits that say together what one says are one. Padding stays.
+std::vector<Digit> JoinDigits(const std::vector<Digit>& digits) {
+  std::vector<Digit> out;
+  for (const Digit& d : digits) {
+    if (d.size == 1) continue;
+    Digit* last = out.empty() ? nullptr : &out.back();
+    if (last && last->level == d.level && last->stride == d.stride * d.size)
+      *last = {last->size * d.size, d.level, d.stride};
+    else
+      out.push_back(d);
+  }
+  return out;
+}
+
+}  // namespace
+
 Buffer BufferOf(int value, const Layout& layout) {
   Buffer b;
   b.value = value;
-  b.dims = layout.axes;
+  for (const std::vector<Digit>& axis : layout.axes) b.dims.push_back(JoinDigits(axis));
   b.sizes = layout.shape;
   for (const auto& [level, by] : layout.offset) {
     WEFT_CHECK(level == kAddress, kUnsupported, "a layout with an offset on {}: {}", level,

@@ -67,6 +67,8 @@ TileProgram LowerNode(const LowerRequest& request);
 /// At most this many candidates, the cheapest by estimate.
 constexpr int kMaxCandidates = 100;
 
+/// The family of candidates that deal the first class of axes (a batch) out over every level.
+int BatchFamily(const Machine& machine);
 std::vector<LayoutCandidate> GeneralCandidates(const weft::Graph& graph, const weft::NodePtr& node,
                                                const Machine& machine);
 TileProgram LowerGeneral(const LowerRequest& request);

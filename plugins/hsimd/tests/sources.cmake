@@ -19,3 +19,10 @@ target_compile_definitions(hsimd_training_test PRIVATE HSIMD_PLUGIN="$<TARGET_FI
   HSIMD_MODELS="${CMAKE_CURRENT_SOURCE_DIR}/tests/models")
 add_dependencies(hsimd_training_test hsimd)
 add_test(NAME training COMMAND hsimd_training_test)
+
+# Random networks on random machines, by the plugin as a user has it.
+add_executable(hsimd_networks_test tests/networks_test.cc tests/random_network.cc)
+target_link_libraries(hsimd_networks_test PRIVATE hsimd_test_main)
+target_compile_definitions(hsimd_networks_test PRIVATE HSIMD_PLUGIN="$<TARGET_FILE:hsimd>")
+add_dependencies(hsimd_networks_test hsimd)
+add_test(NAME networks COMMAND hsimd_networks_test)
