@@ -2,7 +2,9 @@
 #include "estimate.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace hsimd {
@@ -69,11 +71,13 @@ int64_t ElementsBelow(const Spread& s, int level) {
 
 struct Cost {
   int64_t issue = INT64_MAX, latency = 0;
+  const std::string* slot = nullptr;
 };
 
 /// Links between a level and the one above that has a memory, in one direction. `level`: 0 for the
-/// link to memories off the chip.
-Cost LinkCost(const Machine& machine, UnitKind kind, int child, const Spread& spread) {
+/// link to memories off the chip. `serial`: levels whose places are served one after another.
+Cost LinkCost(const Machine& machine, UnitKind kind, int child, const Spread& spread,
+              const std::vector<bool>& serial = {}) {
   Cost best;
   for (const Unit& unit : machine.units) {
     if (unit.kind != kind || unit.child != child || (child > 0 && unit.parent >= child)) continue;
@@ -83,13 +87,15 @@ Cost LinkCost(const Machine& machine, UnitKind kind, int child, const Spread& sp
       for (int l = unit.parent + 1; l <= child; ++l) {
         const bool indexed = std::count(op.indexed.begin(), op.indexed.end(), l) > 0;
         const int64_t places = spread.places[size_t(l)];
-        // Copies come up from one of them; under a mask every mode takes one place.
-        if (kind == UnitKind::kUp ? !indexed : indexed != (places > 1)) passes *= std::max<int64_t>(
-            1, indexed ? machine.levels[size_t(l)].count : places);
+        if (!serial.empty() && serial[size_t(l)])
+          passes *= places;
+        else if (kind == UnitKind::kUp ? !indexed : indexed != (places > 1))
+          // Copies come up from one of them; under a mask every mode takes one place.
+          passes *= std::max<int64_t>(1, indexed ? machine.levels[size_t(l)].count : places);
       }
       const int64_t n = ElementsBelow(spread, child) * passes;
       const int64_t issue = (n * op.rate.cycles + op.rate.elements - 1) / op.rate.elements;
-      if (issue < best.issue) best = {issue, op.latency};
+      if (issue < best.issue) best = {issue, op.latency, &unit.slot};
     }
   }
   return best;
@@ -104,6 +110,50 @@ int AboveOf(const Machine& machine, int child) {
   return above;
 }
 
+/// Links of a way: those of one slot follow each other, others work side by side.
+class WayCost {
+ public:
+  void Add(const Cost& cost) {
+    if (cost.issue == INT64_MAX) {
+      open_ = true;
+      return;
+    }
+    latency_ += cost.latency;
+    for (auto& [slot, issue] : slots_)
+      if (*slot == *cost.slot) {
+        issue += cost.issue;
+        return;
+      }
+    slots_.emplace_back(cost.slot, cost.issue);
+  }
+  void Fail() { open_ = true; }
+  int64_t cycles() const {
+    if (open_) return INT64_MAX;
+    int64_t slowest = 0;
+    for (const auto& [slot, issue] : slots_) slowest = std::max(slowest, issue);
+    return slowest + latency_;
+  }
+
+ private:
+  std::vector<std::pair<const std::string*, int64_t>> slots_;
+  int64_t latency_ = 0;
+  bool open_ = false;
+};
+
+/// Whether the digits of both divide each other along every axis: runs move together then.
+bool RadicesFit(const Spread& a, const Spread& b, size_t axes) {
+  std::vector<std::vector<int64_t>> borders(axes);
+  for (const Spread* s : {&a, &b})
+    for (const std::vector<Weighed>& on : s->on)
+      for (const Weighed& w : on) borders[w.axis].push_back(w.weight);
+  for (std::vector<int64_t>& all : borders) {
+    std::sort(all.begin(), all.end());
+    for (size_t k = 1; k < all.size(); ++k)
+      if (all[k] % all[k - 1] != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int64_t EstimateMove(const Machine& machine, const TensorAt& from, const TensorAt& to) {
@@ -111,16 +161,7 @@ int64_t EstimateMove(const Machine& machine, const TensorAt& from, const TensorA
   const Memory& target = machine.memories[size_t(to.memory)];
   const Spread a = SpreadOf(machine, from), b = SpreadOf(machine, to);
   const size_t levels = machine.levels.size();
-  int64_t slowest = 0, sum = 0, latency = 0;
-  bool open = false;
-  const auto add = [&](const Cost& cost) {
-    open = open || cost.issue == INT64_MAX;
-    if (open) return;
-    slowest = std::max(slowest, cost.issue);
-    sum += cost.issue;
-    latency += cost.latency;
-  };
-  // The first level on which elements change their place: they pass through the level above it.
+  // The first level on which elements change their place: they pass through one above it.
   int moved = int(levels);
   for (int l = int(levels) - 1; l >= 0; --l)
     if (a.on[size_t(l)] != b.on[size_t(l)]) moved = l;
@@ -131,25 +172,42 @@ int64_t EstimateMove(const Machine& machine, const TensorAt& from, const TensorA
     const bool one = from.memory == to.memory && source.accesses == 1;
     return (one ? 2 : 1) * b.words + 8;
   }
-  if (source.off_chip) add(LinkCost(machine, UnitKind::kDown, 0, b));
-  if (target.off_chip) add(LinkCost(machine, UnitKind::kUp, 0, a));
-  const int top = near ? moved - 1 : 0;
-  const auto climb = [&](UnitKind kind, int level, const Spread& spread) {
+  const auto climb = [&](WayCost& way, UnitKind kind, int level, int top, const Spread& spread,
+                         const std::vector<bool>& serial) {
     for (int child = level; child > top;) {
       const int above = AboveOf(machine, child);
-      if (above < 0) {
-        open = true;
-        return;
-      }
-      add(LinkCost(machine, kind, child, spread));
+      if (above < 0) return way.Fail();
+      way.Add(LinkCost(machine, kind, child, spread,
+                       above <= top ? serial : std::vector<bool>()));
       child = above;
     }
   };
-  if (!source.off_chip) climb(UnitKind::kUp, source.level, a);
-  if (!target.off_chip) climb(UnitKind::kDown, target.level, b);
-  if (open) return INT64_MAX;
-  // Links work side by side as far as words come in the order in which they go on.
-  return slowest + (sum - slowest) / 2 + latency;
+  int64_t best = INT64_MAX;
+  for (int top = near ? moved - 1 : 0; top >= 0; --top) {
+    // Where words come from and go to other places below the turning point, they lie there in one
+    // of both orders: the other link serves place by place.
+    std::vector<bool> turned(levels, false);
+    bool turns = false;
+    if (near)
+      for (size_t l = size_t(top) + 1; l < levels; ++l) {
+        turned[l] = a.on[l] != b.on[l] && !a.on[l].empty() && !b.on[l].empty();
+        turns = turns || turned[l];
+      }
+    for (const bool down : {true, false}) {
+      WayCost way;
+      if (source.off_chip) way.Add(LinkCost(machine, UnitKind::kDown, 0, b));
+      if (target.off_chip) way.Add(LinkCost(machine, UnitKind::kUp, 0, a));
+      if (!source.off_chip)
+        climb(way, UnitKind::kUp, source.level, top, a, down ? std::vector<bool>() : turned);
+      if (!target.off_chip)
+        climb(way, UnitKind::kDown, target.level, top, b, down ? turned : std::vector<bool>());
+      best = std::min(best, way.cycles());
+      if (!turns) break;
+    }
+  }
+  if (best < INT64_MAX && !RadicesFit(a, b, from.layout.axes.size()))
+    best += from.layout.elements();  // runs move one by one
+  return best;
 }
 
 }  // namespace hsimd

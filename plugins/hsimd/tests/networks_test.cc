@@ -86,7 +86,7 @@ TEST_CASE("random networks on random machines") {
       for (size_t i = 0; i < got.size(); ++i) CHECK(ErrorOf(*got[i], *want[i]) <= kRelative);
       CHECK(FieldOf(session, "cycles") == FieldOf(session, "predicted_cycles"));
     } catch (const weft::Error& e) {
-      FAIL_CHECK(e.what());
+      FAIL_CHECK(std::string(e.what()));
     }
   }
 }
