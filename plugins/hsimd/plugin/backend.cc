@@ -111,11 +111,15 @@ class SimulatedProgram final : public BackendProgram {
                                : OffChip{g.OutputName(i), types[y].dtype,
                                          g.GetAttr<ShapeMap>("shape")[y].ints(), -1});
     }
+    planned_.resize(program_.machine->memories.size());
     for (const NodeId id : g.GetAttr<Order>("order").nodes) {
       const NodePtr node = g.node(id);
       for (uint32_t k = 0; k < node->num_outputs(); ++k)
-        if (const ValuePlace* place = places.find(NodeEntry(node, k)))
+        if (const ValuePlace* place = places.find(NodeEntry(node, k))) {
+          int64_t& end = planned_[size_t(program_.machine->MemoryNamed(place->memory))];
+          end = std::max(end, place->base + std::max<int64_t>(Words(place->layout), 1));
           values_.push_back({node->Describe(), place->memory, place->base, place->layout});
+        }
     }
   }
 
@@ -194,6 +198,10 @@ class SimulatedProgram final : public BackendProgram {
         busy.push_back({program_.machine->units[i].name, e.busy[i]});
       for (size_t i = 0; i < e.extent_words.size(); ++i)
         peak.push_back({program_.machine->memories[i].name, e.extent_words[i]});
+      std::vector<ProgramField> planned;
+      for (size_t i = 0; i < planned_.size(); ++i)
+        planned.push_back({program_.machine->memories[i].name, planned_[i]});
+      fields.push_back({"planned_words", std::move(planned)});
       fields.push_back({"busy", std::move(busy)});
       fields.push_back({"peak_words", std::move(peak)});
     }
@@ -234,12 +242,13 @@ class SimulatedProgram final : public BackendProgram {
   std::vector<bool> written_;  ///< by variable
   std::vector<Constant> constants_;
   std::vector<ReportValue> values_;
+  std::vector<int64_t> planned_;  ///< by memory: words that values take
 };
 
 class HsimdBackend final : public Backend {
  public:
-  explicit HsimdBackend(std::string machine, bool fusion)
-      : machine_(std::move(machine)), fusion_(fusion) {
+  HsimdBackend(std::string machine, bool fusion, std::string layouts)
+      : machine_(std::move(machine)), fusion_(fusion), layouts_(std::move(layouts)) {
     FindMachine(machine_);  // says what is wrong with it now
   }
   std::string name() const override { return "hsimd"; }
@@ -269,12 +278,12 @@ class HsimdBackend final : public Backend {
     }
     if (!fusion_) slice();
     for (const char* p : {"HsimdState", "InferShape", "HsimdViews", "InferShape"}) out.push_back(p);
-    for (const char* p : {"HsimdSplit", "HsimdLayout"}) {
-      out.push_back({p, {{"machine", machine_}}});
-      out.push_back("InferShape");
-    }
-    for (const char* p :
-         {"HsimdMeasure", "HsimdSchedule", "HsimdAddress", "HsimdLower", "HsimdEmit", "HsimdMerge"})
+    out.push_back({"HsimdSplit", {{"machine", machine_}}});
+    out.push_back("InferShape");
+    out.push_back({"HsimdLayout", {{"machine", machine_}, {"choice", layouts_}}});
+    out.push_back("InferShape");
+    for (const char* p : {"HsimdMeasure", "HsimdSchedule", "InferType", "InferShape",
+                          "HsimdAddress", "HsimdLower", "HsimdEmit", "HsimdMerge"})
       out.push_back(p);
     return out.ToString();
   }
@@ -287,6 +296,7 @@ class HsimdBackend final : public Backend {
  private:
   std::string machine_;
   bool fusion_;
+  std::string layouts_;
 };
 
 /// Programs of whole graphs; no kernels.
@@ -303,13 +313,18 @@ const bool kRegistered = RegisterBackendModule(
                          {"tree64", "64 PEs in a tree with matrix units (the default)"},
                          {"mnc2", "the public figures of MN-Core 2"},
                          {"FILE", "a machine of your own", BackendParameter::Kind::kFile},
-                         {"no-fusion", "one operator a node"}})
+                         {"no-fusion", "one operator a node"},
+                         {"layouts",
+                          "how layouts are chosen: plan (the default); to compare with: each, "
+                          "greedy, single, batch",
+                          BackendParameter::Kind::kValue}})
         .set_backend([](const BackendParameters& p) -> std::shared_ptr<Backend> {
           std::string machine = kDefaultMachine;
           for (const std::string& name : BuiltInMachines())
             if (p.Has(name)) machine = name;
           if (p.file()) machine = p.file()->path;
-          return std::make_shared<HsimdBackend>(machine, !p.Has("no-fusion"));
+          return std::make_shared<HsimdBackend>(machine, !p.Has("no-fusion"),
+                                                p.Value("layouts").value_or("plan"));
         }));
 
 }  // namespace

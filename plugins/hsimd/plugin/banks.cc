@@ -107,14 +107,78 @@ bool FitsBanks(const std::vector<MachineMemories::Bank>& banks, std::vector<int6
 bool FitsBanks(const MachineMemories& memories, const Machine& machine,
                const std::vector<ProductOperands>& products, const LayoutCandidate& candidate) {
   std::vector<int64_t> each;
-  for (const Layout& l : candidate.inputs) each.push_back(Words(l));
+  for (size_t i = 0; i < candidate.inputs.size(); ++i)
+    if (!candidate.IsUnread(i)) each.push_back(Words(candidate.inputs[i]));
   for (const Layout& l : candidate.outputs) each.push_back(Words(l));
   if (!FitsBanks(memories.banks, each)) return false;
   // What the matrix unit takes as A lies in a bank for it, or is copied to the scratch there.
   if (memories.banks.size() > 1)
     for (const int a : MatrixOperands(products, candidate.inputs, machine))
-      if (Words(candidate.inputs[size_t(a)]) > memories.banks[BankOfA(memories)].words) return false;
+      if (Words(candidate.inputs[size_t(a)]) > memories.banks[BankOfA(memories)].words)
+        return false;
   return true;
+}
+
+NodePlaces PlacesOf(const MachineMemories& memories, const Machine& machine,
+                    const std::vector<ProductOperands>& products,
+                    const LayoutCandidate& candidate) {
+  NodePlaces places;
+  std::vector<ValuePlace*> all;
+  for (const Layout& l : candidate.inputs) places.inputs.push_back({"", -1, l});
+  for (const Layout& l : candidate.outputs) places.outputs.push_back({"", -1, l});
+  for (auto* list : {&places.inputs, &places.outputs})
+    for (ValuePlace& p : *list) all.push_back(&p);
+  const std::vector<int> of_matrix = MatrixOperands(products, candidate.inputs, machine);
+  const auto is_a = [&](size_t i) {
+    return std::count(of_matrix.begin(), of_matrix.end(), int(i));
+  };
+  // Large ones first, so that small ones find room beside them.
+  std::vector<size_t> order(all.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t k) {
+    return Words(all[i]->layout) > Words(all[k]->layout);
+  });
+  std::vector<int64_t> left;
+  for (const MachineMemories::Bank& bank : memories.banks) left.push_back(bank.words);
+  for (const size_t i : order) {
+    if (candidate.IsUnread(i)) continue;
+    const size_t banks = left.size();
+    size_t bank = is_a(i) ? BankOfA(memories) : 0;
+    for (size_t k = 0; k < banks && left[bank] < Words(all[i]->layout); ++k)
+      bank = (bank + 1) % banks;
+    left[bank] -= Words(all[i]->layout);
+    all[i]->memory = machine.memories[size_t(memories.banks[bank].memory)].name;
+  }
+  return places;
+}
+
+NodeRuns RunsOn(const Graph& graph, const NodePtr& node, NodeLowering& lowering) {
+  const Machine& machine = *lowering.machine();
+  const MachineMemories memories = MemoriesOf(machine);
+  const std::vector<ProductOperands> products = ProductsOf(graph, node);
+  std::vector<LayoutCandidate> candidates;
+  try {
+    candidates = LayoutCandidates(graph, node, machine);
+  } catch (const UserError& e) {
+    if (e.code() != ErrorCode::kUnsupported) throw;
+    return NodeRuns::kRefused;
+  }
+  NodeRuns found = NodeRuns::kNoRoom;
+  for (const LayoutCandidate& c : candidates) {
+    if (!FitsBanks(memories, machine, products, c)) continue;
+    NodePlaces places = PlacesOf(memories, machine, products, c);
+    PutInARow(&places);
+    try {
+      lowering.Lower(node, places);
+      return NodeRuns::kYes;
+    } catch (const UserError& e) {
+      if (e.code() == ErrorCode::kUnsupported)
+        found = NodeRuns::kRefused;
+      else if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kInvalidModel)
+        throw;
+    }
+  }
+  return found;
 }
 
 void AssignBanks(const Graph& graph, const MachineMemories& memories, const Machine& machine,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "l3.h"
+#include "node_lowering.h"
 
 namespace hsimd {
 
@@ -30,6 +31,16 @@ std::vector<int> MatrixOperands(const std::vector<ProductOperands>& products,
 /// what the matrix unit takes as A where it finds it.
 bool FitsBanks(const MachineMemories& memories, const Machine& machine,
                const std::vector<ProductOperands>& products, const LayoutCandidate& candidate);
+
+/// Operands and results of a node by itself under a candidate: what the matrix unit takes as A where
+/// it finds it, all else in the first bank with room.
+NodePlaces PlacesOf(const MachineMemories& memories, const Machine& machine,
+                    const std::vector<ProductOperands>& products, const LayoutCandidate& candidate);
+
+/// Whether a node runs in some layout: no; only for want of room; yes.
+enum class NodeRuns { kRefused, kNoRoom, kYes };
+/// Lowers it under candidates until one goes.
+NodeRuns RunsOn(const weft::Graph& graph, const weft::NodePtr& node, NodeLowering& lowering);
 
 /// Gives the values that lie in memories of the PEs their banks: what the matrix unit takes as A
 /// lies apart from all others, as long as every node has room for its values in each bank; what has

@@ -92,6 +92,9 @@ MachinePtr MachineOf(const Graph& graph) { return graph.GetAttr<MachinePtr>("hsi
 
 namespace {
 
+/// Of an operation of the ALU.
+constexpr int kMostOperands = 3;
+
 /// Whether links and an ALU read and write a memory of the PEs.
 bool Reached(const Machine& machine, int memory) {
   const auto names = [memory](const std::vector<int>& memories) {
@@ -132,6 +135,21 @@ MachineMemories MemoriesOf(const Machine& machine) {
       words = memory.words / 2;
     if (words > 0) m.banks.push_back({i, words});
     m.scratch.push_back({i, words, memory.words - words});
+  }
+  // An operation may have three operands that are computed on the way: where the ports of the other
+  // memories do not suffice, a part of the first is for emission too.
+  int reads = 0;
+  for (const ScratchRange& range : m.scratch) {
+    const Memory& memory = machine.memories[size_t(range.memory)];
+    const int each = memory.accesses ? memory.accesses
+                     : memory.reads  ? memory.reads
+                                     : kMostOperands;
+    if (range.words > 0 && Reached(machine, range.memory)) reads += each;
+  }
+  if (reads < kMostOperands) {
+    const int64_t words = machine.memories[size_t(m.home)].words / 8;
+    m.banks[0].words -= words;
+    m.scratch.push_back({m.home, m.banks[0].words, words});
   }
   return m;
 }
@@ -276,7 +294,9 @@ WEFT_REGISTER_OP_PARAM(SliceParam);
 
 struct JoinParam : OpParam<JoinParam> {
   int64_t axis;
-  WEFT_OP_PARAM(JoinParam) { WEFT_FIELD(axis).set_range(0, 64).describe("along which they follow"); }
+  WEFT_OP_PARAM(JoinParam) {
+    WEFT_FIELD(axis).set_range(0, 64).describe("along which they follow");
+  }
 };
 WEFT_REGISTER_OP_PARAM(JoinParam);
 

@@ -160,27 +160,8 @@ class Planner {
   /// kNeverCost where there is no room for what the node computes with on its way.
   int64_t CyclesOf(NodeLowering& lowering, const NodePtr& n, const Work& w,
                    const LayoutCandidate& c) {
-    NodePlaces places;
-    std::vector<ValuePlace*> all;
-    for (const Layout& l : c.inputs) places.inputs.push_back({"", -1, l});
-    for (const Layout& l : c.outputs) places.outputs.push_back({"", -1, l});
-    for (auto* list : {&places.inputs, &places.outputs})
-      for (ValuePlace& p : *list) all.push_back(&p);
-    const auto unread = [&](size_t i) { return i < c.unread.size() && c.unread[i]; };
-    const std::vector<int> of_matrix = MatrixOperands(w.products, c.inputs, *machine_);
-    std::vector<int64_t> left;
-    for (const MachineMemories::Bank& bank : memories_.banks) left.push_back(bank.words);
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (unread(i)) continue;
-      const size_t banks = left.size();
-      size_t bank = std::count(of_matrix.begin(), of_matrix.end(), int(i)) ? BankOfA(memories_) : 0;
-      for (size_t k = 0; k < banks && left[bank] < Words(all[i]->layout); ++k)
-        bank = (bank + 1) % banks;
-      left[bank] -= Words(all[i]->layout);
-      all[i]->memory = machine_->memories[size_t(memories_.banks[bank].memory)].name;
-    }
     try {
-      return lowering.Measure(n, std::move(places));
+      return lowering.Measure(n, PlacesOf(memories_, *machine_, w.products, c));
     } catch (const Error& e) {
       if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kUnsupported &&
           e.code() != ErrorCode::kInvalidModel)

@@ -36,6 +36,16 @@ NodePlaces PlacesIn(const Graph& graph, const NodePtr& node) {
   return out;
 }
 
+void PutInARow(NodePlaces* places) {
+  std::map<std::string, int64_t> used;
+  for (auto* list : {&places->inputs, &places->outputs})
+    for (ValuePlace& p : *list) {
+      if (p.memory.empty()) continue;  // unread
+      p.base = used[p.memory];
+      used[p.memory] += Words(p.layout);
+    }
+}
+
 NodeLowering::NodeLowering(const Graph& graph, MachinePtr machine)
     : graph_(graph), machine_(std::move(machine)), memories_(MemoriesOf(*machine_)) {}
 
@@ -44,25 +54,22 @@ TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
     for (const ValuePlace& p : *list)
       WEFT_CHECK(p.base >= 0 || p.memory.empty(), kDependency, "{}: a place without an address; HsimdAddress gives it",
                  node->Describe());
-  TileProgram p =
-      MovesOnly(node) ? Move(node->Describe(), places.inputs[0], places.outputs[0])
-                      : Rule(node, places);
+  TileProgram p = MovesOnly(node) ? Move(node->Describe(), places.inputs[0], places.outputs[0])
+                                  : Rule(node, places);
   p.machine = machine_->name;
   VerifyTiles(p, *machine_);
   return p;
 }
 
 int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
-  std::map<std::string, int64_t> used;
   std::string key = std::to_string(node->id());
   for (auto* list : {&places.inputs, &places.outputs})
     for (ValuePlace& p : *list) {
       if (p.memory.empty()) continue;
       p.base = -1;
       key += " | " + PrintPlace(p);
-      p.base = used[p.memory];
-      used[p.memory] += Words(p.layout);
     }
+  PutInARow(&places);
   const auto [it, fresh] = known_.try_emplace(key, 0);
   if (fresh) {
     try {

@@ -16,6 +16,9 @@ struct NodePlaces {
 /// As `hsimd_place` has them.
 NodePlaces PlacesIn(const weft::Graph& graph, const weft::NodePtr& node);
 
+/// Gives them bases: one behind the other in each memory.
+void PutInARow(NodePlaces* places);
+
 class NodeLowering {
  public:
   /// `graph` with shape and dtype stays.

@@ -25,6 +25,7 @@
 #include "weft/core/graph/effects.h"
 #include "weft/core/graph/repeatable.h"
 #include "weft/core/pass/pass.h"
+#include "weft/core/text/text.h"
 #include "weft/support/check.h"
 
 namespace hsimd {
@@ -80,7 +81,8 @@ std::vector<NodeAxis> AxesOfNode(const Graph& g, const NodePtr& n) {
     for (const int axis : part.reduced) summed.insert(parts.classes[size_t(axis)]);
   std::vector<NodeAxis> out;
   for (size_t a = 0; a < parts.extents.size(); ++a) {
-    if (parts.classes[a] != int(a) || parts.local[a] || parts.extents[a] < 2 || summed.count(int(a)))
+    if (parts.classes[a] != int(a) || parts.local[a] || parts.extents[a] < 2 ||
+        summed.count(int(a)))
       continue;
     NodeAxis axis;
     bool one = true;
@@ -99,7 +101,9 @@ std::vector<NodeAxis> AxesOfNode(const Graph& g, const NodePtr& n) {
       axis.inputs.push_back(e.node ? dim(parts.input_axes[slot++]) : -1);
     axis.outputs.assign(n->num_outputs(), -1);
     for (const ResultPart& part : parts.results) {
-      axis.outputs[size_t(part.output)] = dim(part.axes);
+      std::vector<int> along;
+      for (const Affine& at : part.at) along.push_back(at.pure());
+      axis.outputs[size_t(part.output)] = dim(along);
       one = one && axis.outputs[size_t(part.output)] >= 0;
     }
     if (one) out.push_back(axis);
@@ -119,8 +123,7 @@ class Slicer {
   Slicer(Graph g, PassContext& ctx)
       : g_(std::move(g)),
         ctx_(ctx),
-        machine_(FindMachine(ctx.option<std::string>("machine"))),
-        memories_(MemoriesOf(machine_)) {}
+        machine_(std::make_shared<Machine>(FindMachine(ctx.option<std::string>("machine")))) {}
 
   Graph Run() {
     std::string why;
@@ -148,24 +151,26 @@ class Slicer {
     later.push_back({"HsimdSplit", {{"machine", ctx_.option<std::string>("machine")}}});
     later.push_back("InferShape");
     const Graph fused = ApplyPasses(graph, later);
+    NodeLowering lowering(fused, machine_);
+    std::set<std::string> seen;  // slices are alike
     for (const NodePtr& n : fused.TopoOrder()) {
-      if (LiesOffChip(n) || IsView(n) || IsOp(n, kSlice) || IsOp(n, kJoin)) continue;
-      if (IsOp(n, builtin::kAssign)) continue;
-      const std::vector<ProductOperands> products = ProductsOf(fused, n);
-      std::vector<LayoutCandidate> candidates;
-      try {
-        candidates = LayoutCandidates(fused, n, machine_);
-      } catch (const UserError&) {
-        continue;  // HsimdLayout tells
-      }
-      if (std::any_of(candidates.begin(), candidates.end(), [&](const LayoutCandidate& c) {
-            return FitsBanks(memories_, machine_, products, c);
-          }))
-        continue;
+      if (!Runs(n) || !seen.insert(KeyOf(fused, n)).second) continue;
+      if (RunsOn(fused, n, lowering) != NodeRuns::kNoRoom) continue;  // else HsimdLayout tells
       *why = n->Describe();
       return false;
     }
     return true;
+  }
+  /// The same for nodes that do the same with operands of the same shapes.
+  static std::string KeyOf(const Graph& graph, const NodePtr& n) {
+    std::string key = n->op()->name;
+    if (IsOp(n, builtin::kFused))
+      key += PrintGraph(*FusedBody(n));
+    else
+      key += n->Describe();
+    for (const NodeEntry& e : n->inputs)
+      if (e.node) key += " " + graph.GetAttr<ShapeMap>("shape")[e].ToString();
+    return key;
   }
 
   /// The axis of a declared input that the most elements carry.
@@ -252,11 +257,10 @@ class Slicer {
     const auto slice_of = [&](const NodeEntry& e, int64_t s) {
       std::vector<NodeEntry>& all = twins[e.key().packed()];
       while (int64_t(all.size()) <= s)
-        all.push_back(NodeEntry(g.AddNode(
-            kSlice, {e},
-            {{"axis", int64_t(region.carried.at(e.key().packed()))},
-             {"start", int64_t(all.size()) * step},
-             {"size", step}})));
+        all.push_back(NodeEntry(g.AddNode(kSlice, {e},
+                                          {{"axis", int64_t(region.carried.at(e.key().packed()))},
+                                           {"start", int64_t(all.size()) * step},
+                                           {"size", step}})));
       return all[size_t(s)];
     };
     const auto join = [&](const NodeEntry& e) {
@@ -311,8 +315,7 @@ class Slicer {
 
   Graph g_;
   PassContext& ctx_;
-  const Machine machine_;
-  const MachineMemories memories_;
+  const MachinePtr machine_;
   std::map<NodeId, std::vector<NodeAxis>> axes_;
 };
 

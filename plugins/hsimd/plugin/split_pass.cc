@@ -4,7 +4,7 @@
 ///   provides   -
 ///   preserves  -
 ///   never      changes what the graph computes
-///   cost       the candidates of every fused node
+///   cost       the candidates of every fused node, and one of them lowered
 ///   source     rules/rule.h
 ///
 ///   f = Fused(x) {MaxPool, Reshape}   ->   p = MaxPool(x); f = Reshape(p)
@@ -22,23 +22,6 @@ namespace hsimd {
 namespace {
 
 using namespace weft;
-
-bool Lowers(const Graph& g, const NodePtr& n, const Machine& machine) {
-  try {
-    const MachineMemories memories = MemoriesOf(machine);
-    for (const LayoutCandidate& c : LayoutCandidates(g, n, machine)) {
-      std::vector<int64_t> words;
-      for (size_t i = 0; i < c.inputs.size(); ++i)
-        if (i >= c.unread.size() || !c.unread[i]) words.push_back(Words(c.inputs[i]));
-      for (const Layout& l : c.outputs) words.push_back(Words(l));
-      if (FitsBanks(memories.banks, std::move(words))) return true;
-    }
-    return false;
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::kUnsupported) throw;
-    return false;
-  }
-}
 
 void TakeApart(Graph& g, const NodePtr& fused) {
   const GraphPtr body = FusedBody(fused);
@@ -67,10 +50,13 @@ void TakeApart(Graph& g, const NodePtr& fused) {
 }
 
 Graph Split(Graph g, PassContext& ctx) {
-  const Machine machine = FindMachine(ctx.option<std::string>("machine"));
+  const auto machine = std::make_shared<Machine>(FindMachine(ctx.option<std::string>("machine")));
   std::vector<NodePtr> apart;
+  NodeLowering lowering(g, machine);
   for (const NodePtr& n : g.TopoOrder())
-    if (!n->is_variable() && IsOp(n, builtin::kFused) && !Lowers(g, n, machine)) apart.push_back(n);
+    if (!n->is_variable() && IsOp(n, builtin::kFused) &&
+        RunsOn(g, n, lowering) != NodeRuns::kYes)
+      apart.push_back(n);
   for (const NodePtr& n : apart) {
     if (!ctx.Fuel("split", n)) break;
     TakeApart(g, n);

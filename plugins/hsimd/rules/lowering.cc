@@ -284,8 +284,9 @@ void Lowering::Fill(const Buffer& buffer, const std::vector<int>& axes, uint32_t
 
 /// `values` over `kept`, combined over `reduced`: boxes in which conditions on indices are known;
 /// axes that conditions mix are taken point by point.
-void Lowering::Vectors(const std::vector<Target>& values, const std::vector<int>& kept, const std::vector<int>& reduced,
-                       std::optional<ReduceOp> combine, DType dtype) {
+void Lowering::Vectors(const std::vector<Target>& values, const std::vector<int>& kept,
+                       const std::vector<int>& reduced, std::optional<ReduceOp> combine,
+                       DType dtype) {
   std::vector<Expr> conditions;
   for (const Target& target : values)
     for (const Expr& c : IndexConditions(target.value)) conditions.push_back(c);
@@ -369,8 +370,7 @@ void Lowering::Vectors(const std::vector<Target>& values, const std::vector<int>
         if (combine) r.combine = CombineOp(*combine, dtype);
         const bool nothing =
             combine && r.from == BodyOperand::Constant(NeutralWord(*combine, dtype));
-        r.target =
-            points_.StreamOf(target.buffer, target.at, box, loops, position, "a result");
+        r.target = points_.StreamOf(target.buffer, target.at, box, loops, position, "a result");
         if (!nothing || turns == 1) results.push_back(std::move(r));
       }
       VectorOp op = body.Take();

@@ -30,6 +30,7 @@ namespace hsimd {
 struct LayoutCandidate {
   std::vector<Layout> inputs;   ///< of the present operands, in order
   std::vector<bool> unread;     ///< of them: where it lies does not matter; empty: all are read
+  bool IsUnread(size_t input) const { return input < unread.size() && unread[input]; }
   std::vector<Layout> outputs;  ///< of all results; of one that nothing reads: no axes
   int64_t cycles = 0;           ///< estimate, without moves
   int family = 0;               ///< the same number: the levels are dealt out alike

@@ -1,4 +1,4 @@
-/// fuzz_targets.cc: machines, programs (checked and, if small, executed) and layouts.
+/// fuzz_targets.cc: machines, programs (checked and, if small, executed), layouts, tile programs.
 #include "fuzz_targets.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "../l1/check.h"
 #include "../l1/simulator.h"
+#include "../l2/tile_program.h"
 #include "../layout/layout.h"
 #include "weft/support/check.h"
 
@@ -75,12 +76,40 @@ std::vector<std::string> LayoutSeeds() {
           "(5)/((2_Time:1, 3_PE:1); B@[MAB])"};
 }
 
+void RunTiles(std::string_view input) {
+  static const Machine machine = FindMachine("tree64");
+  const std::string once = PrintTiles(ParseTiles(input, machine, "input"), machine);
+  const TileProgram program = ParseTiles(once, machine, "printed");
+  Require(PrintTiles(program, machine) == once, "print(parse(print(t))) == print(t)");
+  VerifyTiles(program, machine);
+}
+std::vector<std::string> TilesSeeds() {
+  return {R"(l2 1
+machine tree64
+scratch R0[0:512]
+value x input f32 LM0[0:16] (16,16)/((4:4, 4_PE:1), (4:1, 4_MAB:1))
+value t scratch f32 LM1[0:16]
+value v scratch f32 R1[0:64]
+vector (4, 4) on PE=0-1   # note
+  in x[0; 4, 1]
+  fmul $0, 0x3f800000
+  out t[0; 4, 0] fadd %0
+matrix rows (2) inner (4) columns (8) a_word 1
+  a t[0; 8, 1, 0]
+  x x[0; 0, 1, 1]
+  y v[0; 8, 0, 1]
+transfer L1_RING.left (4) x[0; 1] -> t[0; 1]
+move x -> t
+)"};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& FuzzTargets() {
   static const std::vector<FuzzTarget> targets = {{"machine", RunMachine, MachineSeeds},
                                                   {"program", RunProgram, ProgramSeeds},
-                                                  {"layout", RunLayout, LayoutSeeds}};
+                                                  {"layout", RunLayout, LayoutSeeds},
+                                                  {"tiles", RunTiles, TilesSeeds}};
   return targets;
 }
 

@@ -1,9 +1,10 @@
 /// random_network.cc: see random_network.h.
 #include "random_network.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 #include <vector>
 
 #include "../machine/alu_ops.h"
@@ -39,7 +40,8 @@ class MachineMaker {
     if (Chance(2)) AddMatrix(banks);
     for (size_t i = 0; i < levels.size(); ++i) {
       const bool last = i + 1 == levels.size();
-      AddLinks(levels[i], last ? m_.pe() : levels[i + 1], last ? banks : std::vector<std::string>());
+      AddLinks(levels[i], last ? m_.pe() : levels[i + 1],
+               last ? banks : std::vector<std::string>());
     }
     AddDma();
     if (Chance(2)) AddRing(banks);
@@ -261,8 +263,8 @@ class NetworkMaker {
   }
 
   void AddOperator() {
-    const size_t a = size_t(Pick(std::max<int64_t>(0, int64_t(values_.size()) - 3),
-                                 int64_t(values_.size()) - 1));
+    const size_t a = size_t(
+        Pick(std::max<int64_t>(0, int64_t(values_.size()) - 3), int64_t(values_.size()) - 1));
     const size_t rank = values_[a].dims.size();
     switch (Pick(0, 9)) {
       case 0:
@@ -287,9 +289,9 @@ class NetworkMaker {
     }
   }
   void Unary(size_t a) {
-    static const char* const kOps[] = {"Relu", "Neg",     "Abs",  "Tanh", "Sigmoid",
-                                       "Gelu", "Softplus", "Sign", "Elu",  "HardSwish"};
-    const char* op = kOps[Pick(0, 9)];
+    static const char* const kOps[] = {"Relu",    "Neg",  "Abs",  "Tanh",
+                                       "Sigmoid", "Gelu", "Sign", "HardSwish"};
+    const char* op = kOps[Pick(0, 7)];
     Make(fmt::format("{}({})", op, Read(a)), values_[a].dims, values_[a].most + 1);
   }
   void Binary(size_t a) {

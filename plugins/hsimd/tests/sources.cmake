@@ -4,7 +4,7 @@ add_test(NAME fuzz COMMAND hsimd_fuzz_test)
 
 option(HSIMD_FUZZ "Build the targets under libFuzzer (clang)" OFF)
 if(HSIMD_FUZZ)
-  foreach(target IN ITEMS machine program layout)
+  foreach(target IN ITEMS machine program layout tiles)
     add_executable(hsimd_fuzz_${target} tests/libfuzzer.cc tests/fuzz_targets.cc)
     target_compile_definitions(hsimd_fuzz_${target} PRIVATE HSIMD_FUZZ_TARGET="${target}")
     target_link_libraries(hsimd_fuzz_${target} PRIVATE hsimd_parts)
