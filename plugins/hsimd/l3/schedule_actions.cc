@@ -97,7 +97,9 @@ class Maker {
     // What is computed again first: it needs room for what it is computed from.
     for (int v : inputs) {
       if (near_[size_t(v)] || saved_[size_t(v)]) continue;
-      if (!t_.again[size_t(v)] || t_.producer[size_t(v)] < 0 || !Run(t_.producer[size_t(v)], depth + 1)) return false;
+      if (!t_.again[size_t(v)] || t_.producer[size_t(v)] < 0 ||
+          !Run(t_.producer[size_t(v)], depth + 1))
+        return false;
     }
     for (int v : inputs) {
       if (near_[size_t(v)]) continue;

@@ -5,7 +5,12 @@
 
 #include "../l2/emit.h"
 #include "../rules/rule.h"
+#include "weft/codegen/compiler/kernel_compilers.h"
+#include "weft/core/graph/accessors.h"
+#include "weft/core/graph/graph_attr_types.h"
+#include "weft/core/text/text.h"
 #include "weft/support/check.h"
+#include "weft/support/hash.h"
 
 namespace hsimd {
 
@@ -15,6 +20,9 @@ namespace {
 
 /// The words between DRAM and PEs are used in turn, so that one move may begin while another ends.
 constexpr int kTurns = 2;
+/// Raised when rules or emission take other cycles than before, so that what was counted is counted
+/// again.
+constexpr int kEmission = 1;
 
 }  // namespace
 
@@ -52,8 +60,8 @@ NodeLowering::NodeLowering(const Graph& graph, MachinePtr machine)
 TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
   for (const auto* list : {&places.inputs, &places.outputs})
     for (const ValuePlace& p : *list)
-      WEFT_CHECK(p.base >= 0 || p.memory.empty(), kDependency, "{}: a place without an address; HsimdAddress gives it",
-                 node->Describe());
+      WEFT_CHECK(p.base >= 0 || p.memory.empty(), kDependency,
+                 "{}: a place without an address; HsimdAddress gives it", node->Describe());
   TileProgram p = MovesOnly(node) ? Move(node->Describe(), places.inputs[0], places.outputs[0])
                                   : Rule(node, places);
   p.machine = machine_->name;
@@ -62,45 +70,63 @@ TileProgram NodeLowering::Lower(const NodePtr& node, const NodePlaces& places) {
 }
 
 int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
-  std::string key = std::to_string(node->id());
+  std::string key = TextOf(node);
   for (auto* list : {&places.inputs, &places.outputs})
     for (ValuePlace& p : *list) {
       if (p.memory.empty()) continue;
       p.base = -1;
-      key += " | " + PrintPlace(p);
+      key += "\n" + PrintPlace(p);
     }
   PutInARow(&places);
-  const auto [it, fresh] = known_.try_emplace(key, 0);
-  if (fresh) {
-    try {
-      it->second = CyclesOf(Lower(node, places));
-    } catch (...) {
-      known_.erase(it);
-      throw;
-    }
-  }
-  return it->second;
+  return Counted(key, [&] { return Lower(node, places); });
 }
 
 int64_t NodeLowering::MeasureMove(ValuePlace from, ValuePlace to) {
   from.base = 0;
   to.base = from.memory == to.memory ? Words(from.layout) : 0;
-  const auto [it, fresh] = known_.try_emplace(PrintPlace(from) + " -> " + PrintPlace(to), 0);
-  if (fresh) {
-    try {
-      TileProgram p = Move("", from, to);
-      p.machine = machine_->name;
-      it->second = CyclesOf(p);
-    } catch (...) {
-      known_.erase(it);
-      throw;
-    }
-  }
-  return it->second;
+  return Counted(TextOf({}) + "\n" + PrintPlace(from) + "\n" + PrintPlace(to), [&] {
+    TileProgram p = Move("", from, to);
+    p.machine = machine_->name;
+    return p;
+  });
 }
 
-int64_t NodeLowering::CyclesOf(const TileProgram& tiles) const {
-  return SequenceBlocks(*machine_, EmitTiles(tiles, *machine_)).cycles;
+int64_t NodeLowering::Counted(const std::string& key, const std::function<TileProgram()>& tiles) {
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  KernelCache& cache = KernelCache::Process();
+  if (const auto text = cache.FindText(key)) return known_[key] = std::stoll(*text);
+  const int64_t cycles = SequenceBlocks(*machine_, EmitTiles(tiles(), *machine_)).cycles;
+  cache.StoreText(key, std::to_string(cycles));
+  return known_[key] = cycles;
+}
+
+std::string NodeLowering::TextOf(const NodePtr& node) {
+  if (start_.empty())
+    start_ = fmt::format("hsimd cycles {}\ntarget hsimd:{}\nmachine {}\n", kEmission,
+                         machine_->name, Hasher().Add(PrintMachine(*machine_)).Finish().ToHex());
+  if (!node || MovesOnly(node)) return start_ + "move";
+  const auto [it, fresh] = texts_.try_emplace(node->id());
+  if (!fresh) return it->second;
+  // The node in a graph of its own.
+  const TypeMap& types = graph_.GetAttr<TypeMap>("dtype");
+  const ShapeMap& shapes = graph_.GetAttr<ShapeMap>("shape");
+  Graph alone;
+  std::vector<NodeEntry> inputs;
+  for (const NodeEntry& e : node->inputs) {
+    if (!e.node)
+      inputs.emplace_back();
+    else if (const TensorPtr value = Graph::ConstantOf(e))
+      inputs.push_back(alone.AddConstant(value));
+    else
+      inputs.emplace_back(alone.AddInput("", types[e], shapes[e]));
+  }
+  const NodePtr twin = alone.AddCopy(node, inputs);
+  for (uint32_t i = 0; i < node->num_outputs(); ++i)
+    if (IsRead(graph_, NodeEntry(node, i))) alone.outputs.push_back(NodeEntry(twin, i));
+  PrintOptions options;
+  options.inline_all = true;
+  return it->second = start_ + PrintGraph(alone, options);
 }
 
 TileProgram NodeLowering::Rule(const NodePtr& node, const NodePlaces& places) {

@@ -1,6 +1,7 @@
 /// node_lowering.h: one node of l3 as operations on tiles, and what it costs by itself.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,8 +28,8 @@ class NodeLowering {
 
   /// At places with bases. Throws kDependency where a place has none, kUnsupported, kLimit.
   TileProgram Lower(const weft::NodePtr& node, const NodePlaces& places);
-  /// Cycles of the node by itself, its values one behind the other in their memories. Throws as
-  /// Lower.
+  /// Cycles of the node by itself, its values one behind the other in their memories. What was
+  /// counted is remembered on disk, by Weft's cache of kernels. Throws as Lower.
   int64_t Measure(const weft::NodePtr& node, NodePlaces places);
   /// Cycles of a move by itself.
   int64_t MeasureMove(ValuePlace from, ValuePlace to);
@@ -36,12 +37,17 @@ class NodeLowering {
  private:
   TileProgram Rule(const weft::NodePtr& node, const NodePlaces& places);
   TileProgram Move(const std::string& note, const ValuePlace& from, const ValuePlace& to);
-  int64_t CyclesOf(const TileProgram& tiles) const;
+  /// Of what nobody has counted before, in this process or another.
+  int64_t Counted(const std::string& key, const std::function<TileProgram()>& tiles);
+  /// What decides the cycles of a node, or of a move, beside places.
+  std::string TextOf(const weft::NodePtr& node);
 
   const weft::Graph& graph_;
   MachinePtr machine_;
   MachineMemories memories_;
   int turn_ = 0;
+  std::string start_;  ///< of all texts
+  std::map<weft::NodeId, std::string> texts_;
   std::map<std::string, int64_t> known_;
 };
 

@@ -185,8 +185,7 @@ class Scheduler {
         const bool old = std::any_of(node.overwrites.begin(), node.overwrites.end(),
                                      [&](int v) { return reads(other, v); });
         if (old) node.after.push_back(int(n));
-        if (old || std::count(other.outputs.begin(), other.outputs.end(), node.inputs[0]))
-          last = n;
+        if (old || std::count(other.outputs.begin(), other.outputs.end(), node.inputs[0])) last = n;
       }
       behind[last].push_back(w);
       nodes.push_back(std::move(node));

@@ -10,8 +10,8 @@
 ///   r = weft::Read(v); y = F(r); w = weft::Assign(v, y) after(r); z = G(w)
 ///     ->  y = F(v); z = G(y); w = weft::Assign(v, y)
 ///
-/// A fused node that writes gives the value, and a weft::Assign of its own writes it. The words of a
-/// variable lie off chip; HsimdSchedule writes over them behind the last reader of the old ones.
+/// A fused node that writes gives the value, and a weft::Assign of its own writes it. The words of
+/// a variable lie off chip; HsimdSchedule writes over them behind the last reader of the old ones.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>

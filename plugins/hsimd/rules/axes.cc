@@ -514,8 +514,7 @@ void AddResult(int output, const std::vector<int>& axes, const Expr& value, Spli
       const int64_t remainder = left % by[d];
       left /= by[d];
       if (by[d] > 1) {
-        const int64_t extent =
-            (parts->extents[size_t(axis)] - remainder + by[d] - 1) / by[d];
+        const int64_t extent = (parts->extents[size_t(axis)] - remainder + by[d] - 1) / by[d];
         empty |= extent < 1;
         const auto [it, fresh] =
             residues.try_emplace({axis, by[d] << 32 | extent}, int(parts->extents.size()));

@@ -176,7 +176,7 @@ Lowering::Lowering(const LowerRequest& request, bool in_results)
     const size_t i = size_t(part.output);
     if (outputs_[i].value < 0)
       outputs_[i] = add(request.outputs[i], "out" + std::to_string(i), parts_.output_shapes[i],
-                      parts_.spec.outputs[i].dtype, TileValue::Role::kOutput);
+                        parts_.spec.outputs[i].dtype, TileValue::Role::kOutput);
   }
 }
 
