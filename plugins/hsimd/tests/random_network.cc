@@ -98,9 +98,10 @@ class MachineMaker {
     op.latency = Pick(1, 8);
     return op;
   }
-  UnitOp MakeLinkOp(const std::string& name) {
+  /// `wide`: the memories at both ends have ports for several words a cycle.
+  UnitOp MakeLinkOp(const std::string& name, bool wide) {
     UnitOp op = MakeOp(name);
-    if (const int64_t kind = Pick(0, 5); kind == 0)
+    if (const int64_t kind = Pick(0, 5); kind == 0 && wide)
       op.rate = {Pick(2, 8), 1};
     else if (kind == 1)
       op.rate = {1, Pick(2, 3)};
@@ -157,11 +158,11 @@ class MachineMaker {
       for (const int up : {0, 1}) {
         if (subset != all && subset != 0 && !Chance(2)) continue;
         Unit& unit = m_.units[m_.units.size() - 2 + size_t(up)];
-        unit.ops.push_back(MakeLinkOp(mode));
+        unit.ops.push_back(MakeLinkOp(mode, banks.empty()));
         unit.ops.back().indexed = indexed;
         if (!up || subset == all || !Chance(3)) continue;
         for (const char* how : {"sum", "max", "min", "isum", "imax", "imin"}) {
-          UnitOp reduce = MakeLinkOp(mode + how);
+          UnitOp reduce = MakeLinkOp(mode + how, banks.empty());
           reduce.indexed = indexed;
           reduce.reduce = how;
           unit.ops.push_back(reduce);
