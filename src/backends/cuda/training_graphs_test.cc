@@ -1,7 +1,6 @@
 /// training_graphs_test.cc: gradients of random graphs as the CUDA printer computes them, with
 /// values computed again instead of kept and without: not a bit differs. Kernels run on emulated
-/// threads (codegen/cuda/emulator/emulator.h), everything else in the interpreter. No GPU is
-/// needed.
+/// threads (codegen/cuda/emulator/emulator.h), the rest in the interpreter. No GPU is needed.
 ///
 ///   WEFT_TRAINING_SEED=7000 WEFT_TRAINING_COUNT=10000 cuda_test -tc="emulated CUDA: training*"
 #include "tests/gradient/training_graphs.h"
