@@ -143,17 +143,12 @@ class Inserter {
     const auto q = QuantizedOperandsOf(n);
     if (!q || !q->weight || !Named(ops_, n->op()->name)) return;
     const NodeEntry &w = n->inputs[*q->weight], &x = n->inputs[q->activations[0]];
-    std::string reason = Excepted(n, *q);
+    std::string reason;
+    if (Named(except_, n->attrs.name)) reason = "excepted by name";
     if (reason.empty() && Named(except_, w.node->attrs.name)) reason = "its weights are excepted";
     if (reason.empty()) reason = WhyNot(x);
     if (reason.empty()) return Take(n, *q);
     Skip(n, reason, Graph::ConstantOf(w)->num_bytes());
-  }
-  std::string Excepted(const NodePtr& n, const QuantizedOperands& q) const {
-    if (Named(except_, n->attrs.name)) return "excepted by name";
-    for (const size_t slot : q.activations)
-      if (Named(except_, n->inputs[slot].node->attrs.name)) return "its operand is excepted";
-    return {};
   }
   void Take(const NodePtr& n, const QuantizedOperands& q) {
     chosen_[n->id()] = q;
@@ -179,7 +174,8 @@ class Inserter {
                             wanted_.count(NodeEntry(r).key()) != 0);
     }
     if (!between) return;
-    std::string reason = Excepted(n, *q);
+    std::string reason;
+    if (Named(except_, n->attrs.name)) reason = "excepted by name";
     for (const NodeEntry& e : n->inputs)
       if (reason.empty()) reason = WhyNot(e);
     if (reason.empty() && !AreClose(n->inputs[0], n->inputs[1], kAddendsApart))
@@ -494,7 +490,7 @@ WEFT_REGISTER_PASS(InsertQdq)
     .option("ops", "Conv;Gemm;MatMul;Add", "operators whose operands are rounded, of these four")
     .option("bias_correction", false,
             "take from biases of Conv and Gemm what rounded weights add on average")
-    .option("except", "", "names of nodes, of operands or of weights that stay, separated by ';'")
+    .option("except", "", "names of nodes or of weights that stay, separated by ';'")
     .statistic("products", "convolutions and matmuls of 8-bit numbers")
     .statistic("additions", "additions of 8-bit numbers")
     .statistic("moves", "operators that move 8-bit numbers")

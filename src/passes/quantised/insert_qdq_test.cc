@@ -167,6 +167,17 @@ graph (%a: f32[2, 2] #range = "-1, 1", %z: f32[2, 2] #range = "0, 0", %n: f32[2,
   CHECK(IsOp(Named(i.graph, "y4")->inputs[0].node, "DequantizeLinear") == false);
 }
 
+TEST_CASE("an exception is one of a node, not of who reads its result") {
+  const Graph g = ParseGraph(R"(weft 1
+graph (%a: f32[2, 2] #range = "-1, 1", %w: f32[2, 2] param = [1, 2, 3, 4]) -> (%z) {
+  %y = MatMul(%a, %w) : f32[2, 2] #range = "-5, 5"
+  %z = MatMul(%y, %w) : f32[2, 2]
+})");
+  const Inserted i = Insert(g, "except=\"y\"");
+  CHECK(!IsOp(Named(i.graph, "y")->inputs[1].node, "DequantizeLinear"));
+  CHECK(IsOp(Named(i.graph, "z")->inputs[0].node, "DequantizeLinear"));
+}
+
 TEST_CASE("bad ranges, weights and options are errors") {
   const auto fails = [](const Graph& g, const std::string& options, ErrorCode code,
                         const std::string& message) {

@@ -147,7 +147,7 @@ Command MakeQuantise(Options& parent) {
   app.Add("--ops LIST", &a->options.ops, "operators that are quantised, some of these")
       .ShowDefault();
   app.Add("--skip NAMES", &a->skip,
-          "nodes, operands or weights that stay in floats, by name: A,B (repeatable)");
+          "nodes or weights that stay in floats, by name: A,B (repeatable)");
   app.Add("--least-sqnr DB", &a->options.least_sqnr_db,
           "a layer that alone has less signal to noise stays in floats; -inf: none")
       .ShowDefault();
