@@ -30,6 +30,7 @@ void PrefixShape(InferShapeContext& ctx) {
   Shape y = x;
   const SymInt n = rows ? rows->elements.at(0) : SymInt();
   DemandAtLeast(ctx, n, 0, "the rows of a prefix");
+  DemandAtMost(ctx, n, x[axis], "the rows of a prefix");
   y.set(axis, n.known() ? n : ctx.unbacked(0));
   ctx.set_out(0, y);
 }

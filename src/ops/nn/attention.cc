@@ -76,11 +76,16 @@ void AttentionShape(InferShapeContext& ctx) {
                         BatchOf(in[kV]), &ctx.facts());
   const bool counted = HasInput(ctx, kKeys);
   if (counted) CheckRank(ctx, kKeys, 0, "keys");
+  const SymTensorPtr followed = counted ? InputValue(ctx, kKeys) : nullptr;
+  const SymInt read = followed ? followed->elements.at(0) : SymInt();
+  DemandAtMost(ctx, read, keys, "the keys that are read");
   if (HasInput(ctx, kMask) && ctx.in(kMask).has_rank()) {
     const Shape& mask = ctx.in(kMask);
     // Behind the keys that are read it need not reach.
     const SymInt across = counted && mask.rank() > 0 ? mask[mask.rank() - 1] : keys;
     DemandBroadcastTo(ctx, kMask, With(batch, in[kQ][rows], across));
+    if (!across.is(1))
+      DemandAtMost(ctx, read, across, "the keys that are read and the columns of the mask");
   }
   const Shape y = With(batch, in[kQ][rows], in[kV][columns]);
   ctx.set_out(0, Permuted(y, AxisOrder(n, ParamOf<AttentionParam>(n).y_perm, rank, "y_perm")));
