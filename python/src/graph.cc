@@ -301,7 +301,7 @@ void BindGraph(nb::module_& m) {
       .def("declare", Declare, "entry"_a, "shape"_a,
            nb::sig("def declare(self, entry: Entry, shape: ShapeLike | None) -> None"),
            "Declares the shape of an input or of state again. What inference has found of symbols "
-           "stays: for a part at several shapes, `extract` before `infer`.")
+           "stays: `extract` a part anew for each of several shapes.")
       .def(
           "constant",
           [](const SharedGraph& g, nb::handle value, std::string name, nb::handle dtype) {
