@@ -30,6 +30,9 @@ constexpr double kSeconds = 0.5, kGain = 1.01;
 constexpr int kLeastRounds = 2, kMostRounds = 50, kTurn = 6;
 /// Divisions whose times tell what a border costs: few and many of them.
 const char* const kTelling[] = {"alternate:4", "alternate:16"};
+/// What a border costs at least, whatever a few times said: a call, and writing and reading again
+/// what registers or caches held (20 GB/s).
+constexpr double kLeastTensorUs = 10, kLeastMibUs = 100;
 /// Factors of what a border costs at which cheapest divisions are tried: the estimate may err.
 constexpr double kBorderFactors[] = {0.5, 1, 2, 4};
 /// By which costs of an engine are corrected at most, so that they add up to the time of a run.
@@ -139,7 +142,8 @@ class Chooser {
     NodeMap<Floats> costs;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Floats row{std::vector<double>{ours.Known(i)}};
-      for (const NodeCosts& c : theirs) row.push_back(c[i]);
+      // Where an engine's profile tells nothing of a node: as long as it takes here.
+      for (const NodeCosts& c : theirs) row.push_back(c[i] < 0 ? ours.Known(i) : c[i]);
       costs.set(nodes_[i], std::move(row));
     }
     Graph g = sized_;
@@ -249,6 +253,8 @@ class Chooser {
       samples.back().us = r.us;
     }
     m.border = FitBorders(samples);
+    m.border.tensor_us = std::max(m.border.tensor_us, kLeastTensorUs);
+    m.border.mib_us = std::max(m.border.mib_us, kLeastMibUs);
     m.costed = Costed(ours, theirs, m.border);
     WEFT_LOG(kInfo, "a tensor that crosses a border costs {:.1f} us and {:.1f} us a MiB",
              m.border.tensor_us, m.border.mib_us);
