@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <unordered_map>
 
 #include "../rules/axes.h"
@@ -29,6 +30,60 @@ struct Value {
 struct Needs {
   int64_t words = 0;
   std::vector<int> values;
+};
+
+/// Moves values of nodes whose banks overflow to other banks, and what they crowd out there in
+/// turn.
+class MakeRoom {
+ public:
+  MakeRoom(const std::vector<MachineMemories::Bank>& banks, const std::vector<Needs>& needs,
+           std::vector<Value>* values)
+      : banks_(banks), needs_(needs), values_(*values) {}
+
+  void In(int node) {
+    for (int bank = 0; bank < int(banks_.size()); ++bank) Relieve(node, bank, kDeepest);
+  }
+
+ private:
+  /// Values that one after another make room for each other.
+  static constexpr int kDeepest = 6;
+  static constexpr int kTries = 20'000;
+
+  bool Overflows(int node, int bank) const {
+    int64_t used = 0;
+    for (const int v : needs_[size_t(node)].values)
+      if (values_[size_t(v)].bank == bank) used += values_[size_t(v)].words;
+    return used > banks_[size_t(bank)].words;
+  }
+  /// False, and nothing changed, where no values of the node can leave.
+  bool Relieve(int node, int bank, int deepest) {
+    if (!Overflows(node, bank)) return true;
+    if (deepest == 0 || --tries_ < 0) return false;
+    for (const int v : needs_[size_t(node)].values) {
+      Value& value = values_[size_t(v)];
+      if (value.bank != bank || moved_.count(v)) continue;
+      for (int to = 0; to < int(banks_.size()); ++to) {
+        if (to == bank) continue;
+        std::vector<int> before;
+        for (const Value& other : values_) before.push_back(other.bank);
+        value.bank = to;
+        moved_.insert(v);
+        bool fits = true;
+        for (const int n : value.nodes) fits = fits && Relieve(n, to, deepest - 1);
+        fits = fits && Relieve(node, bank, deepest - 1);
+        moved_.erase(v);
+        if (fits) return true;
+        for (size_t i = 0; i < values_.size(); ++i) values_[i].bank = before[i];
+      }
+    }
+    return false;
+  }
+
+  const std::vector<MachineMemories::Bank>& banks_;
+  const std::vector<Needs>& needs_;
+  std::vector<Value>& values_;
+  std::set<int> moved_;  ///< on the way
+  int tries_ = kTries;   ///< left of a search that may find nothing
 };
 
 }  // namespace
@@ -246,12 +301,17 @@ void AssignBanks(const Graph& graph, const MachineMemories& memories, const Mach
         const int bank = (wanted + k) % int(banks.size());
         if (has_room(value, bank)) value.bank = bank;
       }
-      // No room beside the others: the schedule tells.
       if (value.bank < 0) value.bank = 0;
-      ValuePlace place = *places->find(value.entry);
-      place.memory = machine.memories[size_t(banks[size_t(value.bank)].memory)].name;
-      places->set(value.entry, std::move(place));
     }
+  }
+  // Where there was no room beside the others these make some; where they cannot, the schedule
+  // tells.
+  MakeRoom make_room(banks, needs, &values);
+  for (size_t n = 0; n < needs.size(); ++n) make_room.In(int(n));
+  for (const Value& value : values) {
+    ValuePlace place = *places->find(value.entry);
+    place.memory = machine.memories[size_t(banks[size_t(value.bank)].memory)].name;
+    places->set(value.entry, std::move(place));
   }
   for (const NodePtr& n : order) {
     if (!IsView(n)) continue;

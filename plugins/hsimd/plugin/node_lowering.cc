@@ -77,7 +77,21 @@ int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
       p.base = -1;
       key += "\n" + PrintPlace(p);
     }
+  // An operand that is read twice lies in one place.
+  std::vector<NodeEntry> present;
+  for (const NodeEntry& e : node->inputs)
+    if (e.node) present.push_back(e);
+  std::vector<size_t> first;
+  for (size_t i = 0; i < present.size(); ++i) {
+    first.push_back(size_t(std::find(present.begin(), present.end(), present[i]) -
+                           present.begin()));
+    if (first[i] < i && places.inputs[i] == places.inputs[first[i]])
+      places.inputs[i].memory.clear();
+    else
+      first[i] = i;
+  }
   PutInARow(&places);
+  for (size_t i = 0; i < first.size(); ++i) places.inputs[i] = places.inputs[first[i]];
   return Counted(key, [&] { return Lower(node, places); });
 }
 
