@@ -83,8 +83,8 @@ int64_t NodeLowering::Measure(const NodePtr& node, NodePlaces places) {
     if (e.node) present.push_back(e);
   std::vector<size_t> first;
   for (size_t i = 0; i < present.size(); ++i) {
-    first.push_back(size_t(std::find(present.begin(), present.end(), present[i]) -
-                           present.begin()));
+    first.push_back(
+        size_t(std::find(present.begin(), present.end(), present[i]) - present.begin()));
     if (first[i] < i && places.inputs[i] == places.inputs[first[i]])
       places.inputs[i].memory.clear();
     else

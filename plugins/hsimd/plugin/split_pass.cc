@@ -54,8 +54,7 @@ Graph Split(Graph g, PassContext& ctx) {
   std::vector<NodePtr> apart;
   NodeLowering lowering(g, machine);
   for (const NodePtr& n : g.TopoOrder())
-    if (!n->is_variable() && IsOp(n, builtin::kFused) &&
-        RunsOn(g, n, lowering) != NodeRuns::kYes)
+    if (!n->is_variable() && IsOp(n, builtin::kFused) && RunsOn(g, n, lowering) != NodeRuns::kYes)
       apart.push_back(n);
   for (const NodePtr& n : apart) {
     if (!ctx.Fuel("split", n)) break;

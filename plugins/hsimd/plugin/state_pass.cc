@@ -63,11 +63,18 @@ class StateAsValues {
     for (const NodePtr& n : gone_) DropControlEdges(n);
     for (auto n = gone_.rbegin(); n != gone_.rend(); ++n) g_.Erase(*n);
     for (const NodeEntry& v : variables_) {
-      NodeEntry now = content_.at(v.key().packed());
-      if (now == v) continue;  // its own old content
+      NodeEntry& now = content_.at(v.key().packed());
       // From one place off chip to another the way is through the PEs.
-      if (LiesOffChip(now.node)) now = NodeEntry(g_.AddNode("Identity", {now}));
-      g_.AddNode(builtin::kAssign, {v, now});
+      if (now != v && LiesOffChip(now.node)) now = NodeEntry(g_.AddNode("Identity", {now}));
+    }
+    for (const NodeEntry& v : variables_) {
+      const NodeEntry now = content_.at(v.key().packed());
+      if (now == v) continue;  // its own old content
+      std::vector<NodePtr> readers;
+      for (const Use& use : v.node->uses())
+        if (!use.control && use.user != now.node.get()) readers.emplace_back(use.user);
+      const NodePtr write = g_.AddNode(builtin::kAssign, {v, now});
+      for (const NodePtr& reader : readers) write->control_deps.push_back(reader);
       ctx_.Count("written");
     }
     g_.EraseDead();
@@ -111,14 +118,20 @@ class StateAsValues {
       inputs.push_back(n->inputs[i]);
     }
     body.SetInputs(taken);
+    body.EraseDead();
+    // A value that was a result beside being written is one.
+    std::vector<uint32_t> same;
+    for (const NodeEntry& y : body.outputs)
+      same.push_back(
+          uint32_t(std::find(body.outputs.begin(), body.outputs.end(), y) - body.outputs.begin()));
     const NodePtr twin =
         g_.AddNode(builtin::kFused, inputs,
                    {{"body", AttrValue(std::make_shared<const Graph>(std::move(body)))}});
     g_.SetOrigin(twin, n->origin());
     for (const auto& [input, output] : written)
-      Write(n->inputs[size_t(input)], NodeEntry(twin, uint32_t(output)));
+      Write(n->inputs[size_t(input)], NodeEntry(twin, same[size_t(output)]));
     for (uint32_t i = 0; i < n->num_outputs(); ++i)
-      g_.ReplaceUses(NodeEntry(n, i), NodeEntry(twin, i));
+      g_.ReplaceUses(NodeEntry(n, i), NodeEntry(twin, same[i]));
     gone_.push_back(n);
   }
 

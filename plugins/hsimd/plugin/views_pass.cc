@@ -35,8 +35,11 @@ class Body {
     for (const NodePtr& n : body_.TopoOrder()) {
       if (!CanLeave(n) || NumberOf(n->inputs[0].node) < 0 || body_.is_output(n)) continue;
       const NodeEntry view = Outside(n, inputs_[size_t(NumberOf(n->inputs[0].node))]);
-      const NodeEntry now(body_.AddInput("", body_.GetAttr<TypeMap>("dtype")[NodeEntry(n)],
-                                         body_.GetAttr<ShapeMap>("shape")[NodeEntry(n)]));
+      const Type type = body_.GetAttr<TypeMap>("dtype")[NodeEntry(n)];
+      const Shape shape = body_.GetAttr<ShapeMap>("shape")[NodeEntry(n)];
+      const NodeEntry now(body_.AddInput("", type, shape));
+      body_.MutableAttr<TypeMap>("dtype").set(now, type);
+      body_.MutableAttr<ShapeMap>("shape").set(now, shape);
       body_.ReplaceUses(NodeEntry(n), now);
       inputs_.push_back(view);
       changed = true;
@@ -114,6 +117,7 @@ class Body {
       entries.push_back(inputs_[i]);
     }
     body_.SetInputs(kept);
+    body_.EraseDead();
     const NodePtr twin =
         g_.AddNode(builtin::kFused, entries,
                    {{"body", AttrValue(std::make_shared<const Graph>(std::move(body_)))}});

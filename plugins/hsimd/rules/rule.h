@@ -28,8 +28,8 @@ namespace hsimd {
 
 /// One way to run an operator.
 struct LayoutCandidate {
-  std::vector<Layout> inputs;   ///< of the present operands, in order
-  std::vector<bool> unread;     ///< of them: where it lies does not matter; empty: all are read
+  std::vector<Layout> inputs;  ///< of the present operands, in order
+  std::vector<bool> unread;    ///< of them: where it lies does not matter; empty: all are read
   bool IsUnread(size_t input) const { return input < unread.size() && unread[input]; }
   std::vector<Layout> outputs;  ///< of all results; of one that nothing reads: no axes
   int64_t cycles = 0;           ///< estimate, without moves
