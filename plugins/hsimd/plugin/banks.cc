@@ -221,15 +221,13 @@ NodeRuns RunsOn(const Graph& graph, const NodePtr& node, NodeLowering& lowering)
   NodeRuns found = NodeRuns::kNoRoom;
   for (const LayoutCandidate& c : candidates) {
     if (!FitsBanks(memories, machine, products, c)) continue;
-    NodePlaces places = PlacesOf(memories, machine, products, c);
-    PutInARow(&places);
     try {
-      lowering.Lower(node, places);
+      lowering.Measure(node, PlacesOf(memories, machine, products, c));
       return NodeRuns::kYes;
     } catch (const UserError& e) {
-      if (e.code() == ErrorCode::kUnsupported)
+      if (e.code() == ErrorCode::kUnsupported || e.code() == ErrorCode::kInvalidModel)
         found = NodeRuns::kRefused;
-      else if (e.code() != ErrorCode::kLimit && e.code() != ErrorCode::kInvalidModel)
+      else if (e.code() != ErrorCode::kLimit)
         throw;
     }
   }

@@ -39,7 +39,7 @@ NodePlaces PlacesOf(const MachineMemories& memories, const Machine& machine,
 
 /// Whether a node runs in some layout: no; only for want of room; yes.
 enum class NodeRuns { kRefused, kNoRoom, kYes };
-/// Lowers it under candidates until one goes.
+/// Lowers and emits it under candidates until one goes.
 NodeRuns RunsOn(const weft::Graph& graph, const weft::NodePtr& node, NodeLowering& lowering);
 
 /// Gives the values that lie in memories of the PEs their banks: what the matrix unit takes as A

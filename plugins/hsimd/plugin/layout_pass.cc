@@ -33,6 +33,10 @@ namespace {
 
 using namespace weft;
 
+/// Moves are thought to take a part of their estimate, until they are measured: what is estimated
+/// too high would never be looked at.
+constexpr int64_t kHope = 2;
+
 std::vector<int64_t> StaticDims(const Graph& g, const NodeEntry& e) {
   const Shape& shape = g.GetAttr<ShapeMap>("shape")[e];
   WEFT_CHECK(shape.is_static(), kUnsupported,
@@ -380,7 +384,7 @@ class Planner {
       for (size_t b = 0; b < n; ++b)
         if (a == b || (made[a] && wanted[b]))
           p.switches[a * n + b] =
-              a == b ? 0 : std::min(EstimateMove(*machine_, at(a), at(b)), kNeverCost);
+              a == b ? 0 : std::min(EstimateMove(*machine_, at(a), at(b)) / kHope, kNeverCost);
   }
 
   void Rewrite(const std::vector<int>& choice) {

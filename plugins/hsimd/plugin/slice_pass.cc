@@ -303,7 +303,7 @@ class Slicer {
       }
     }
     g.EraseDead();
-    return ApplyPass(std::move(g), "InferShape");
+    return ApplyPasses(std::move(g), "InferType,InferShape");
   }
 
   /// What a Reshape of a slice makes.
