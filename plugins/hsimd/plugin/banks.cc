@@ -219,8 +219,10 @@ NodeRuns RunsOn(const Graph& graph, const NodePtr& node, NodeLowering& lowering)
     return NodeRuns::kRefused;
   }
   NodeRuns found = NodeRuns::kNoRoom;
+  int64_t tried = 0;
   for (const LayoutCandidate& c : candidates) {
     if (!FitsBanks(memories, machine, products, c)) continue;
+    if (++tried > kMostPlanned) break;
     try {
       lowering.Measure(node, PlacesOf(memories, machine, products, c));
       return NodeRuns::kYes;

@@ -37,7 +37,10 @@ bool FitsBanks(const MachineMemories& memories, const Machine& machine,
 NodePlaces PlacesOf(const MachineMemories& memories, const Machine& machine,
                     const std::vector<ProductOperands>& products, const LayoutCandidate& candidate);
 
-/// Whether a node runs in some layout: no; only for want of room; yes.
+/// Of so many candidates of a node, the cheapest that have room, HsimdLayout chooses one.
+constexpr int64_t kMostPlanned = 24;
+
+/// Whether a node runs in one of these: no; not, for want of room; yes.
 enum class NodeRuns { kRefused, kNoRoom, kYes };
 /// Lowers and emits it under candidates until one goes.
 NodeRuns RunsOn(const weft::Graph& graph, const weft::NodePtr& node, NodeLowering& lowering);

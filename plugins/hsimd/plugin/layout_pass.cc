@@ -317,7 +317,7 @@ class Planner {
 
   void AddValues(const NodePtr& n) {
     if (IsOp(n, kJoin)) {
-      const std::vector<Layout> parts = PartsOf(n);
+      const std::vector<Layout>& parts = parts_[n->id()] = PartsOf(n);
       for (uint32_t i = 0; i < n->num_inputs(); ++i)
         AddResult(n->inputs[i], parts[i], "part of " + n->Describe());
     }
@@ -419,7 +419,7 @@ class Planner {
     };
     for (const NodePtr& n : order_) {
       if (IsOp(n, kJoin)) {
-        const std::vector<Layout> parts = PartsOf(n);
+        const std::vector<Layout>& parts = parts_.at(n->id());
         for (uint32_t i = 0; i < n->num_inputs(); ++i)
           g_.SetInput(n, i, in_layout(n->inputs[i], parts[i], true));
       }
@@ -471,6 +471,7 @@ class Planner {
   std::map<NodeId, std::vector<LayoutCandidate>> asked_;
   std::deque<Value> values_;
   std::unordered_map<uint64_t, size_t> value_of_;
+  std::map<NodeId, std::vector<Layout>> parts_;  ///< of a Join: where it has its inputs
   LayoutProblem problem_;
 };
 
@@ -485,7 +486,7 @@ WEFT_REGISTER_PASS(HsimdLayout)
     .provide_graph_attr("hsimd_layout_costs")
     .option("machine", kDefaultMachine, "a built-in machine or a file")
     .option("rounds", int64_t{24}, "of measuring what is chosen and choosing again; 0: estimates")
-    .option("candidates", int64_t{24}, "of each node, the cheapest")
+    .option("candidates", kMostPlanned, "of each node, the cheapest")
     .option("choice", "plan",
             "plan; to compare with: each (node for itself), greedy, single (the best layout for "
             "all), batch (axis 0 over all levels)")

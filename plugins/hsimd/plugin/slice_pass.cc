@@ -146,7 +146,9 @@ class Slicer {
   bool HasRoom(const Graph& graph, std::string* why) const {
     Pipeline later;
     if (ctx_.option<bool>("fusion"))
-      later.push_back({"Fusion", {{"multi_small", int64_t{0}}, {"multi_bytes", int64_t{0}}}});
+      later.push_back(
+          {"Fusion",
+           {{"libraries", int64_t{0}}, {"multi_small", int64_t{0}}, {"multi_bytes", int64_t{0}}}});
     later.push_back("InferShape");
     later.push_back({"HsimdSplit", {{"machine", ctx_.option<std::string>("machine")}}});
     later.push_back("InferShape");
