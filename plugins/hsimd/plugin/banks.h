@@ -32,8 +32,8 @@ std::vector<int> MatrixOperands(const std::vector<ProductOperands>& products,
 bool FitsBanks(const MachineMemories& memories, const Machine& machine,
                const std::vector<ProductOperands>& products, const LayoutCandidate& candidate);
 
-/// Operands and results of a node by itself under a candidate: what the matrix unit takes as A where
-/// it finds it, all else in the first bank with room.
+/// Operands and results of a node by itself under a candidate: what the matrix unit takes as A
+/// where it finds it, all else in the first bank with room.
 NodePlaces PlacesOf(const MachineMemories& memories, const Machine& machine,
                     const std::vector<ProductOperands>& products, const LayoutCandidate& candidate);
 
