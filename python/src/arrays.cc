@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "dlpack_exchange.h"
 #include "errors.h"
@@ -497,7 +498,7 @@ nb::object ArrayOfStrings(const Tensor& tensor) {
   for (const std::string& s : tensor.strings()) {
     PyObject* text = PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "surrogateescape");
     if (!text) throw nb::python_error();
-    Py_XSETREF(*items, text);
+    Py_XDECREF(std::exchange(*items, text));
     ++items;
   }
   return array;
@@ -506,7 +507,7 @@ nb::object ArrayOfStrings(const Tensor& tensor) {
 /// One value a byte, for dtypes of few bits.
 nb::object UnpackedArray(const Tensor& tensor, PyArray_Descr* descr) {
   std::vector<npy_intp> dims(tensor.dims().begin(), tensor.dims().end());
-  Py_INCREF(descr);
+  Py_INCREF(reinterpret_cast<PyObject*>(descr));
   PyObject* made = PyArray_NewFromDescr(&PyArray_Type, descr, int(dims.size()), dims.data(),
                                         nullptr, nullptr, 0, nullptr);
   if (!made) throw nb::python_error();
@@ -535,7 +536,7 @@ nb::object ArrayOfNumbers(const TensorPtr& tensor, bool writable) {
   WEFT_CHECK(rank <= NPY_MAXDIMS_LEGACY_ITERS, kUnsupported, "numpy has no arrays of rank {}",
              rank);
   for (int i = 0; i < rank; ++i) dims[i] = npy_intp(tensor->dims()[size_t(i)]);
-  Py_INCREF(d);
+  Py_INCREF(reinterpret_cast<PyObject*>(d));
   PyObject* made = PyArray_NewFromDescr(
       &PyArray_Type, d, rank, dims, nullptr, const_cast<void*>(tensor->data()),
       writable && !tensor->read_only() ? NPY_ARRAY_CARRAY : NPY_ARRAY_CARRAY_RO, nullptr);
