@@ -10,7 +10,7 @@ networks   ONNX Runtime, OpenVINO by its own interface, Weft on `cpu`, with all 
 divisions  Ten divisions of each network: `weft inspect --divisions`, the error of the estimates, and how many of the pairs that
            differ by more than 5 % it puts in the right order.
 borders    Each network whole and in 2, 4, 8, 16 consecutive regions of the delegate: times of the whole.
-start      Reading and compiling by OpenVINO, and loading a .weftx that holds its engine, with the first run; both in processes of
+start      (of fixed dimensions) Reading and compiling by OpenVINO, and loading a .weftx that holds its engine, with the first run; both in processes of
            their own.
 Needs numpy, onnx, onnxruntime, openvino (networks, start) and the command weft (WEFT=build/bin/weft). Two threads, f32. Not part
 of the build or the tests. On a machine that others use, run it under `chrt -f 10`.
@@ -118,8 +118,8 @@ def start(a, models):
     for model in models:
         with tempfile.TemporaryDirectory() as folder:
             kept = os.path.join(folder, "kept.weftx")
-            subprocess.run([a.weft, "--plugin", a.plugin, "compile", *model.arguments(), "-o", kept, "--delegate", a.delegate],
-                           check=True, capture_output=True)
+            subprocess.run([a.weft, "--plugin", a.plugin, "compile", model.path, "--target", "cpu", "-o", kept,
+                            "--delegate", a.delegate], check=True, capture_output=True)
             theirs, ours = [], []
             for _ in range(a.rounds):
                 shapes = [f"{n}={d}" for n, d in model.shapes.items()]
