@@ -80,7 +80,7 @@ class Chooser {
   }
 
   std::vector<DivisionTime> Times(const std::vector<std::string>& choices) {
-    const Measured m = Measure();
+    Measured m = Measure();
     std::vector<Runner> runners;
     std::vector<Runner*> all;
     std::vector<DivisionTime> times(choices.size());
@@ -93,8 +93,19 @@ class Chooser {
       runners.push_back(RunnerOf({choices[k], {}}, m.costed));
     }
     for (Runner& r : runners) all.push_back(&r);
+    // The machine may be faster or slower than when it was measured: none and all tell.
+    double then = 0, now = 0;
+    for (Runner& r : m.runners) {
+      then += r.us;
+      r.us = std::numeric_limits<double>::infinity();
+      all.push_back(&r);
+    }
     Time(all);
-    for (size_t k = 0; k < choices.size(); ++k) times[k].us = runners[k].us;
+    for (const Runner& r : m.runners) now += r.us;
+    for (size_t k = 0; k < choices.size(); ++k) {
+      times[k].us = runners[k].us;
+      times[k].estimate_us *= now / then;
+    }
     return times;
   }
 
