@@ -1,5 +1,5 @@
-/// kernel_call_test.cc: operators that a library runs, with types and extents that it does not
-/// take: kernels are generated. Of halves it takes what it takes of floats.
+/// kernel_call_test.cc: operators that a library runs, with extents that it does not take: kernels
+/// are generated. Of halves it takes what it takes of floats, of doubles convolutions.
 #include <doctest/doctest.h>
 
 #include "tests/support/counting_device.h"
@@ -36,14 +36,19 @@ void Check(const Graph& graph, const std::vector<SymBindings>& binds = {{}},
 
 }  // namespace
 
-TEST_CASE("kernel call: convolutions of a type that the library has not, and of halves") {
+/// Spatial axes that the library has not: a call of generated kernels.
+constexpr const char* kFourAxes = "%x: f32[n, 2, 3, 4, 3, 2], %w: f32[3, 2, 2, 2, 2, 1]";
+
+TEST_CASE("kernel call: convolutions of doubles and halves, and over more axes than there are") {
+  Check(FromText("graph (" + std::string(kFourAxes) + ") -> (%y) {\n  %y = Conv(%x, %w) : ?\n}"),
+        {{{"n", 2}}, {{"n", 1}}});
   for (const char* type : {"f64", "f16", "bf16"}) {
     CAPTURE(std::string(type));
     const std::string t = type;
     Check(FromText("graph (%x: " + t + "[2, 6, 9, 7], %w: " + t + "[8, 3, 3, 3], %b: " + t +
                    "[8]) -> (%y) {\n  %y = Conv(%x, %w, %b) {group = 2, pads = [1, 0, 1, 2], "
                    "strides = [2, 1]} : ?\n}"),
-          {{}}, t == "f64");
+          {{}}, false);
   }
 }
 
@@ -57,9 +62,9 @@ TEST_CASE("kernel call: products of halves, with what follows them") {
 }
 
 TEST_CASE("kernel call: gradients whose extents are known when the program runs") {
-  Graph g = FromText(
-      "graph (%x: f64[n, 2, 6, 6], %w: f64[4, 2, 3, 3]) -> (%y) {\n"
-      "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n}");
+  Graph g = FromText("graph (" + std::string(kFourAxes) +
+                     ") -> (%y) {\n"
+                     "  %y = Conv(%x, %w) {pads = [1, 1, 1, 1, 1, 1, 1, 1]} : ?\n}");
   const std::vector<NodeEntry> xs{NodeEntry(g.inputs()[0]), NodeEntry(g.inputs()[1])};
   const std::vector<NodeEntry> ys(g.outputs.begin(), g.outputs.end());
   g.outputs = Gradients(g, ys, xs);
@@ -84,7 +89,7 @@ TEST_CASE("kernel call: an addend that lies where the result goes") {
                      "[2, 8, 9, 7]) -> (%y) {\n  %n = Tanh(%r) : ?\n"
                      "  %p = Conv(%x, %w) {pads = [1, 1, 1, 1]} : ?\n" +
                      behind + "  %y = Tanh(%s) : ?\n}"),
-            {{}}, t == "f64");
+            {{}}, false);
     }
   }
 }
@@ -96,7 +101,7 @@ TEST_CASE("kernel call: what there is nothing of") {
         {{{"m", 0}, {"k", 4}}, {{"m", 3}, {"k", 0}}, {{"m", 3}, {"k", 4}}}, false);
   Check(FromText("graph (%x: f64[n, c, 5, 5], %w: f64[4, c, 3, 3]) -> (%y) {\n"
                  "  %p = Conv(%x, %w) : ?\n  %y = Relu(%p) : ?\n}"),
-        {{{"n", 0}, {"c", 2}}, {{"n", 3}, {"c", 0}}, {{"n", 2}, {"c", 2}}});
+        {{{"n", 0}, {"c", 2}}, {{"n", 3}, {"c", 0}}, {{"n", 2}, {"c", 2}}}, false);
 }
 
 TEST_CASE("kernel call: nothing is compiled for a product over nothing") {
@@ -117,9 +122,10 @@ TEST_CASE("kernel call: nothing is compiled for a product over nothing") {
 
 TEST_CASE("kernel call: a run that is cancelled while kernels are made leaves none out") {
   if (!StartCountingDevice()) return;
-  Session session(CompileFor(FromText("graph (%x: f64[2, 3, 8], %w: f64[4, 3, 3]) -> (%y) {\n"
-                                      "  %y = Conv(%x, %w) {pads = [1, 1]} : ?\n}"),
-                             "counting"));
+  Session session(
+      CompileFor(FromText("graph (%x: f32[2, 2, 3, 4, 3, 2], %w: f32[3, 2, 2, 2, 2, 1]) -> (%y) {\n"
+                          "  %y = Conv(%x, %w) : ?\n}"),
+                 "counting"));
   const auto inputs = RandomProgramInputs(session.program(), 1, {});
   CancelToken token;
   session.set_cancel(token);
