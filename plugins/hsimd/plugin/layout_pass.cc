@@ -321,6 +321,7 @@ class Planner {
       for (uint32_t i = 0; i < n->num_inputs(); ++i)
         AddResult(n->inputs[i], parts[i], "part of " + n->Describe());
     }
+    if (IsOp(n, kSlice)) ValueOf(n->inputs[0]);  // the whole lies somewhere, too
     if (LiesOffChip(n)) return;
     if (IsOp(n, builtin::kAssign)) {
       ValueOf(n->inputs[0]);
