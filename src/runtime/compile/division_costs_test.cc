@@ -15,7 +15,8 @@ ProfileRow RowOf(const std::string& name, const std::string& kind, double us) {
 }
 
 struct Fixture {
-  Graph g = FromText(R"(graph (%x: f32[4, 4], %w: f32[4, 4]) -> (%c) {
+  Graph g = ParseGraph(R"(weft 1
+graph (%x: f32[4, 4], %w: f32[4, 4]) -> (%c) {
     %a = MatMul(%x, %w) : ?
     %b = Relu(%a) : ?
     %c = Exp(%b) : ?

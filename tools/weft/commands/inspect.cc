@@ -367,7 +367,7 @@ int InspectProgram(const Args& a) {
       ThrowError(ErrorCode::kUsage,
                  fmt::format("{}: '{}' is compiled already", option, a.model.path), "",
                  "give the model's .onnx, .weft or .json file");
-  const auto program = LoadProgram(a.model.path, {"", 0, a.model.Check(), false});
+  const auto program = LoadProgram(a.model.path, {"", 0, a.model.Check(), {}});
   const ProgramStats& stats = program->stats();
   Report r;
   r.name = program->graph().name();

@@ -151,9 +151,9 @@ TEST_CASE("transposed matrices of every width, alone and in batches") {
 TEST_CASE("triangles, along every direction, alone, in batches, and behind a shift") {
   for (const DType t : kWidths)
     for (const int64_t batch : {1, 3})
-      for (const auto& [rows, columns] :
-           {std::pair<int64_t, int64_t>{7, 9}, {40, 2100}, {2100, 40}})
+      for (const auto& size : {std::pair<int64_t, int64_t>{7, 9}, {40, 2100}, {2100, 40}})
         for (const int64_t shift : {-5, 0, 3, 3000}) {
+          const int64_t rows = size.first, columns = size.second;
           CAPTURE(rows);
           CAPTURE(shift);
           const Expr value = Expr::Load(0, t, {Ix(0), Ix(1), Ix(2)}), none = Expr::Const(t, 0.0);

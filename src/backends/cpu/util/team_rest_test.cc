@@ -28,7 +28,7 @@ TEST_CASE("the team sleeps: once, here, and what is thrown goes through") {
     int runs = 0;
     RunAsTeamSleeps([&] {
       ++runs;
-      CHECK(std::this_thread::get_id() == here);
+      CHECK((std::this_thread::get_id() == here));
     });
     CHECK(runs == 1);
     CHECK_THROWS_AS(RunAsTeamSleeps([] { throw std::runtime_error("x"); }), std::runtime_error);
