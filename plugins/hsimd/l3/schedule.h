@@ -40,7 +40,8 @@ struct ScheduleProblem {
     std::vector<int64_t> workspace_words;  ///< by memory, while it runs; empty: none
     std::vector<int> after;                ///< nodes that must have run before
     bool may_run_again = false;            ///< no side effects, no random state
-    std::vector<int> overwrites;           ///< values that lie off chip no more once it has begun
+    /// Values that lie off chip no more once it has begun.
+    std::vector<int> overwrites = {};
   };
   std::vector<Memory> memories;
   std::vector<Value> values;

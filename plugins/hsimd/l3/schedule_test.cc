@@ -412,5 +412,38 @@ TEST_CASE("schedule: copies that Checkpoint made run behind what holds them back
   CHECK(plan.spilled_words == 0);
 }
 
+TEST_CASE("schedule: new state is written behind the last reader of the old") {
+  // Room for w and one more value, so that w leaves; whatever is planned, nothing loads it behind
+  // the write, and nothing that reads it runs again there.
+  ScheduleProblem p;
+  p.memories = {{"LM", 40}};
+  const auto value = [&](int64_t words, bool in_dram, bool to_dram) {
+    p.values.push_back(
+        {"v" + std::to_string(p.values.size()), words, 0, words, words, in_dram, to_dram});
+    return int(p.values.size()) - 1;
+  };
+  const int w = value(20, true, false), a = value(20, false, false), b = value(20, false, false);
+  const int now = value(20, false, false), y = value(20, false, true);
+  p.nodes.push_back({"a", 5, {w}, {a}, {}, {}, true, {}});
+  p.nodes.push_back({"b", 5, {a}, {b}, {}, {}, true, {}});
+  p.nodes.push_back({"now", 5, {w}, {now}, {}, {}, true, {}});
+  p.nodes.push_back({"write", 20, {now}, {}, {}, {0, 2}, false, {w}});
+  p.nodes.push_back({"y", 5, {b}, {y}, {}, {}, true, {}});
+  for (const bool overlap : {true, false})
+    for (const ScheduleMode mode :
+         {ScheduleMode::kFromDram, ScheduleMode::kReuse, ScheduleMode::kPlan}) {
+      p.overlap = overlap;
+      const Schedule plan = PlanSchedule(p, mode);
+      VerifySchedule(p, plan);
+      // A load behind the write is found.
+      Schedule late = plan;
+      const int64_t end = late.cycles;
+      late.steps.push_back({ScheduleStep::kLoad, w, end, end + 20, true});
+      late.stays.push_back({w, end, end + 20});
+      late.cycles = end + 20;
+      CHECK_THROWS_AS(VerifySchedule(p, late), weft::InternalError);
+    }
+}
+
 }  // namespace
 }  // namespace hsimd
