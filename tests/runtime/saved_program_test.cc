@@ -128,8 +128,8 @@ TEST_CASE("every flipped byte and every cut is found") {
   for (size_t size = 0; size < whole.size(); size += size < 64 ? 1 : 131)
     CHECK(load(whole.substr(0, size)));
   std::string newer = whole;
-  newer[7] = 2;
-  CHECK(load(newer)->says("format 2"));
+  newer[7] = 3;
+  CHECK(load(newer)->says("format 3"));
 }
 
 TEST_CASE("no such file, a folder, a file over the limit") {

@@ -152,8 +152,8 @@ TEST_CASE("what the library cannot do is refused, not guessed") {
   const auto x = RandomTensor({1, 2, 8}, 1), w = RandomTensor({3, 2, 3}, 2);
   CHECK(Case("Conv", {x, w}, {{"pads", Ints{-1, 0}}}, {1, 3, 5}).Make() == nullptr);
   Case wrong("Conv", {x, w}, {}, {1, 3, 6});
-  wrong.request.input_types.assign(2, DType::kF64);
-  wrong.request.output_types = {DType::kF64};
+  wrong.request.input_types.assign(2, DType::kI32);
+  wrong.request.output_types = {DType::kI32};
   CHECK(wrong.Make() == nullptr);
 }
 
