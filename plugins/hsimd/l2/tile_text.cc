@@ -164,6 +164,11 @@ class Line {
     at_ += size_t(end - begin);
     return v;
   }
+  int Index() {
+    const int64_t v = Number();
+    if (v < 0 || v > std::numeric_limits<int>::max()) Fail("expected the number of an operand");
+    return int(v);
+  }
   uint32_t Bits() {
     uint32_t v = 0;
     const char* begin = text_.data() + at_;
@@ -219,10 +224,15 @@ class Parser {
         header = true;
       } else {
         Statement(in);
+        lines_.resize(program_.ops.size(), number);
       }
       if (!in.End()) in.Fail("expected the end of the line");
     }
     WEFT_CHECK(header, kSyntax, "{}:1:1: expected 'l2 1'", source_);
+    for (size_t i = 0; i < program_.ops.size(); ++i)
+      if (const auto* m = std::get_if<MatrixOp>(&program_.ops[i]))
+        WEFT_CHECK(m->a.value >= 0 && m->x.value >= 0 && m->y.value >= 0, kSyntax,
+                   "{}:{}:1: a matrix operation needs the lines a, x and y", source_, lines_[i]);
     return std::move(program_);
   }
 
@@ -297,8 +307,8 @@ class Parser {
   }
 
   BodyOperand Operand(Line& in) {
-    if (in.Accept("$")) return BodyOperand::Input(int(in.Number()));
-    if (in.Accept("%")) return BodyOperand::Step(int(in.Number()));
+    if (in.Accept("$")) return BodyOperand::Input(in.Index());
+    if (in.Accept("%")) return BodyOperand::Step(in.Index());
     if (!in.AcceptPrefix("0x")) in.Fail("expected $input, %step or 0x..");
     return BodyOperand::Constant(in.Bits());
   }
@@ -414,6 +424,7 @@ class Parser {
   const Machine& machine_;
   const std::string& source_;
   TileProgram program_;
+  std::vector<int> lines_;  ///< where each operation begins
 };
 
 }  // namespace

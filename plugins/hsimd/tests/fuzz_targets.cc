@@ -88,7 +88,7 @@ std::vector<std::string> TilesSeeds() {
 machine tree64
 scratch R0[0:512]
 value x input f32 LM0[0:16] (16,16)/((4:4, 4_PE:1), (4:1, 4_MAB:1))
-value t scratch f32 LM1[0:16]
+value t scratch f32 LM1[0:16] (16,16)/((4:4, 4_PE:1), (4:1, 4_MAB:1))
 value v scratch f32 R1[0:64]
 vector (4, 4) on PE=0-1   # note
   in x[0; 4, 1]
