@@ -6,6 +6,8 @@ find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_library(DMLC_LIBRARY dmlc REQUIRED)
 find_path(DMLC_INCLUDE_DIR dmlc/registry.h REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(WEFT_TEXTS_DEP REQUIRED IMPORTED_TARGET libpcre2-8>=10.40 libutf8proc)  # from 10.40: properties by name
 
 # weft_base: what every room is compiled with. Public headers reach no further than this.
 add_library(weft_base INTERFACE)
@@ -52,11 +54,8 @@ include(WeftOnnx)
 # The decoders of ImageDecoder, the system's shared libraries, in a library of ours that is opened when one is needed.
 set(found OFF)
 if(NOT WEFT_IMAGES STREQUAL "OFF")
-  find_package(PkgConfig QUIET)
-  if(PkgConfig_FOUND)
-    pkg_check_modules(WEFT_IMAGES_DEP QUIET IMPORTED_TARGET libjpeg libpng libtiff-4>=4.5 libwebp libopenjp2)
-    set(found ${WEFT_IMAGES_DEP_FOUND})
-  endif()
+  pkg_check_modules(WEFT_IMAGES_DEP QUIET IMPORTED_TARGET libjpeg libpng libtiff-4>=4.5 libwebp libopenjp2)
+  set(found ${WEFT_IMAGES_DEP_FOUND})
 endif()
 _weft_decide(IMAGES "${found}" "no libjpeg-turbo, libpng, libtiff 4.5, libwebp and OpenJPEG development files were found")
 

@@ -1,11 +1,11 @@
-/// split_pattern.h: the regular expressions by which tokenizers cut texts into words. Private to
-/// the room.
+/// split_pattern.h: the regular expressions by which tokenizers cut texts into words, by PCRE2.
+/// Private to the room.
 ///
-/// Alternatives are tried from left to right and the first that matches is taken, as the tokenizers
-/// of these patterns do; so it is no automaton (core's expressions take the longest match), it goes
-/// back where it must. Known are literals, `.`, classes, \p{L}, \p{N}, \p{M}, \p{P}, \p{S}, \p{Z}
-/// and their opposites, \s \S \d \D \r \n \t, groups (also (?:..), (?i:..)), (?=..), (?!..), ^ and
-/// $ (of the text), and ? * + {n,m} with their lazy (?) and possessive (+) forms.
+/// Files of tokenizers mean the expressions of Oniguruma. What PCRE2 reads otherwise is rewritten
+/// where it has a form for it (\s is White_Space, \p{Han} the script, {,n} is {0,n}), else
+/// kUnsupported: \w, \b, \h and other escapes, back references, classes in classes and &&, options
+/// but i, and (?i) that stands behind the beginning of a branch. ^ and $ are of lines, the case of
+/// letters is Unicode's (simple folding).
 #pragma once
 
 #include <memory>
@@ -18,12 +18,13 @@ namespace weft {
 
 class SplitPattern {
  public:
-  /// Throws kInvalidModel with the place in the pattern, kUnsupported for what is not known.
+  /// Throws kInvalidModel, kUnsupported for what is not known and kLimit for what is too large or
+  /// nested too deep, with the place in the pattern.
   explicit SplitPattern(const std::string& pattern);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
-  /// What matches from left to right, none empty: bytes [first, second). Throws kLimit where a
-  /// match goes back too often.
+  /// What matches from left to right, none empty: bytes [first, second). Throws kLimit where
+  /// matches go back too often or take too much memory, and what RequestScope::Poll throws.
   std::vector<std::pair<size_t, size_t>> FindAll(std::string_view text) const;
 
  private:

@@ -28,10 +28,6 @@ struct AddedToken {
   bool special = false, normalized = false, lstrip = false, rstrip = false, single_word = false;
 };
 
-bool IsWord(uint32_t c) {
-  const char k = CategoryOf(c);
-  return k == 'L' || k == 'N' || k == 'M' || c == '_';
-}
 /// The code point that ends at `at`, by the rules of the whole text; 0: the text begins there.
 CodePoint Before(std::string_view text, size_t at) {
   if (at == 0) return {};

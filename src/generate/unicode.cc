@@ -1,35 +1,56 @@
 /// unicode.cc: see unicode.h.
 #include "unicode.h"
 
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "weft/support/check.h"
+
 namespace weft {
+namespace {
+
+const utf8proc_uint8_t* Bytes(std::string_view text) {
+  return reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+}
+
+}  // namespace
 
 bool IsSpace(uint32_t c) {
-  return (c >= 9 && c <= 13) || c == 0x85 || (c == ' ' || (c >= 0x80 && CategoryOf(c) == 'Z'));
+  if ((c >= '\t' && c <= '\r') || c == 0x85) return true;
+  const utf8proc_category_t k = utf8proc_category(utf8proc_int32_t(c));
+  return k == UTF8PROC_CATEGORY_ZS || k == UTF8PROC_CATEGORY_ZL || k == UTF8PROC_CATEGORY_ZP;
+}
+
+bool IsWord(uint32_t c) {
+  const char k = utf8proc_category_string(utf8proc_int32_t(c))[0];
+  return k == 'L' || k == 'M' || k == 'N' || c == '_';
 }
 
 CodePoint CodePointAt(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return uint32_t(uint8_t(text[i])); };
-  const uint32_t first = byte(at);
-  if (first < 0x80) return {first, 1};
-  const size_t n = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  if (n == 0 || first >= 0xf5 || at + n > text.size()) return {0xfffd, 1};
-  uint32_t value = first & (0xffu >> (n + 1));
-  for (size_t i = 1; i < n; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return {0xfffd, 1};
-    value = value << 6 | (byte(at + i) & 0x3f);
-  }
-  const bool overlong = (n == 3 && value < 0x800) || (n == 4 && value < 0x10000);
-  if (overlong || (value >= 0xd800 && value < 0xe000) || value > 0x10ffff) return {0xfffd, 1};
-  return {value, n};
+  const std::string_view rest = text.substr(at);
+  utf8proc_int32_t value = 0;
+  const auto n = utf8proc_iterate(Bytes(rest), utf8proc_ssize_t(rest.size()), &value);
+  if (n <= 0) return {0xfffd, 1};
+  return {uint32_t(value), size_t(n)};
 }
 
 void AppendCodePoint(std::string* out, uint32_t c) {
-  const auto put = [out](uint32_t byte) { out->push_back(char(uint8_t(byte))); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) return put(0xc0 | c >> 6), put(0x80 | (c & 0x3f));
-  if (c < 0x10000) return put(0xe0 | c >> 12), put(0x80 | (c >> 6 & 0x3f)), put(0x80 | (c & 0x3f));
-  put(0xf0 | c >> 18), put(0x80 | (c >> 12 & 0x3f)), put(0x80 | (c >> 6 & 0x3f));
-  put(0x80 | (c & 0x3f));
+  utf8proc_uint8_t bytes[4];
+  const auto n = utf8proc_encode_char(utf8proc_int32_t(c), bytes);
+  out->append(bytes, bytes + n);
+}
+
+std::string ComposedForm(std::string_view text) {
+  utf8proc_uint8_t* bytes = nullptr;
+  const auto n = utf8proc_map(Bytes(text), utf8proc_ssize_t(text.size()), &bytes,
+                              utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(bytes, std::free);
+  if (n == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
+  WEFT_CHECK(n >= 0, kBadInput, "a text has no composed form: {}", utf8proc_errmsg(n));
+  return std::string(bytes, bytes + n);
 }
 
 bool IsUtf8(std::string_view text) {

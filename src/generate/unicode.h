@@ -1,4 +1,5 @@
-/// unicode.h: code points of UTF-8, and what kind of character they are. Private to the room.
+/// unicode.h: code points of UTF-8, what kind of character they are, and their composed form, by
+/// utf8proc. Private to the room.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,10 @@
 
 namespace weft {
 
-/// L letter, M mark, N number, P punctuation, S symbol, Z separator, O other.
-char CategoryOf(uint32_t code_point);
 /// White space as regular expressions have it.
 bool IsSpace(uint32_t code_point);
+/// A letter, mark, number or underscore.
+bool IsWord(uint32_t code_point);
 
 struct CodePoint {
   uint32_t value = 0;
@@ -19,7 +20,7 @@ struct CodePoint {
 /// The one that begins at `at` < text.size(). A byte that is no UTF-8 is U+FFFD of one byte.
 CodePoint CodePointAt(std::string_view text, size_t at);
 void AppendCodePoint(std::string* out, uint32_t code_point);
-/// The canonical composed form (NFC).
+/// The canonical composed form (NFC). Throws kBadInput for what is not UTF-8.
 std::string ComposedForm(std::string_view text);
 /// Every byte is part of a code point.
 bool IsUtf8(std::string_view text);

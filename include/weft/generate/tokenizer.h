@@ -12,7 +12,8 @@
 ///
 /// Errors: kIo; kSyntax for what is no JSON and kInvalidModel for what is no tokenizer, with line
 /// and column; kUnsupported for parts that are not listed here; kBadInput for texts that are not
-/// UTF-8 and tokens that there are not.
+/// UTF-8 and tokens that there are not; kLimit for patterns that are too large, or go back too
+/// often over a text.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
     make.py [--texts N]     writes NAME.json (a tokenizer) and NAME.cases.json, N random texts beside the fixed ones
 
-Vocabularies are trained on the text below; the parts around them are those of GPT-2, Llama 3, Qwen2 and Llama 2.
+Vocabularies are trained on the text below; the parts around them are those of GPT-2, Llama 3, Qwen2, GPT-4o and Llama 2.
 """
 import argparse
 import json
@@ -88,12 +88,17 @@ def main():
     a = p.parse_args()
     llama3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
               r"\s+(?!\S)|\s+")
+    # Words by the case of their letters.
+    small, large, ending = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    gpt4o = (rf"[^\r\n\p{{L}}\p{{N}}]?{large}*{small}+{ending}|[^\r\n\p{{L}}\p{{N}}]?{large}+{small}*{ending}|\p{{N}}{{1,3}}|"
+             r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
     made = {
         "gpt2": byte_level(None),
         "gpt2_prefix": byte_level(None, prefix=True),
         "llama3": byte_level(llama3, template=True, ignore_merges=True),
         "qwen2": byte_level(llama3.replace("{1,3}", ""), normalizer=normalizers.NFC(),
                             extra=[AddedToken("é", normalized=True, special=False)]),
+        "gpt4o": byte_level(gpt4o),
         "llama2": with_fallback(False),
         "metaspace": with_fallback(True),
     }
