@@ -16,8 +16,9 @@
 namespace weft {
 namespace {
 
-/// Of a pattern: bytes, and groups in groups.
-constexpr size_t kMostBytes = 1 << 16;
+/// Of a pattern: bytes (PCRE2 takes 3 s to fold the classes that so many can write), and groups in
+/// groups.
+constexpr size_t kMostBytes = 1 << 14;
 constexpr uint32_t kMostDepth = 50;
 /// Times that PCRE2 goes on or back (its match limit): each attempt has kFewSteps. Those of a
 /// tokenizer's pattern need a few; what they need beyond that, as in a long run of spaces, all
@@ -40,6 +41,14 @@ std::unique_ptr<T, Free> Owned(T* p) {
 }
 
 PCRE2_SPTR Units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+
+/// A pattern as messages show it.
+std::string Shown(const std::string& pattern) {
+  size_t n = 200;
+  if (pattern.size() <= n) return pattern;
+  while (n > 0 && (uint8_t(pattern[n]) & 0xc0) == 0x80) --n;
+  return pattern.substr(0, n) + "...";
+}
 
 std::string Message(int code) {
   PCRE2_UCHAR text[256];
@@ -101,7 +110,7 @@ class Translation {
 
  private:
   [[noreturn]] void Fail(ErrorCode code, const std::string& what, size_t at) const {
-    ThrowError(code, fmt::format("in the pattern '{}': {}", text_, what),
+    ThrowError(code, fmt::format("in the pattern '{}': {}", Shown(text_), what),
                fmt::format("byte {}", at));
   }
   [[noreturn]] void Unknown(const std::string& what) const {
@@ -236,13 +245,15 @@ std::vector<std::pair<size_t, size_t>> SplitPattern::FindAll(std::string_view te
     }
     if (result == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_HEAPLIMIT)
-      ThrowError(ErrorCode::kLimit,
-                 fmt::format("the tokenizer's pattern '{}' goes back too often over a text of {} "
-                             "bytes",
-                             impl_->text, text.size()),
-                 fmt::format("byte {}", at));
-    WEFT_ICHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH, "the pattern '{}': {}", impl_->text,
-                Message(result));
+      ThrowError(
+          ErrorCode::kLimit,
+          fmt::format(
+              "the tokenizer's pattern '{}' {} over a text of {} bytes", Shown(impl_->text),
+              result == PCRE2_ERROR_MATCHLIMIT ? "goes back too often" : "takes too much memory",
+              text.size()),
+          fmt::format("byte {}", at));
+    WEFT_ICHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH, "the pattern '{}': {}",
+                Shown(impl_->text), Message(result));
     const size_t end = result < 0 ? at : pcre2_get_ovector_pointer(data.get())[1];
     if (end == at) {
       at += CodePointAt(text, at).bytes;

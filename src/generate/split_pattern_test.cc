@@ -134,6 +134,7 @@ TEST_CASE("patterns that take too much") {
   };
   CHECK(CodeOver(times("(", 100000) + times(")", 100000), "") == ErrorCode::kLimit);
   CHECK(CodeOver(times("(", 1000) + times(")", 1000), "") == ErrorCode::kLimit);
+  CHECK(CodeOver(times("a", 20000), "") == ErrorCode::kLimit);
   CHECK(CodeOver("a{70000}", "") == ErrorCode::kLimit);
   // Each attempt takes 2^16 steps, which is less than one may and together more.
   CHECK(CodeOver("(?:a?){16}b", times("a", 2000)) == ErrorCode::kLimit);
