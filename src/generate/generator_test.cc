@@ -9,6 +9,7 @@
 
 #include "tests/support/tiny_text_model.h"
 #include "weft/core/pass/evaluator.h"
+#include "weft/runtime/session/variable_store.h"
 #include "weft/support/error.h"
 
 namespace weft {
@@ -189,7 +190,8 @@ TEST_CASE("a session's caches: appended to in place, grown by halves, gone back 
   CompileOptions o;
   o.backend = "ref";
   o.feedback = {"auto"};
-  Session session(Compile(m.Make(), o));
+  const std::shared_ptr<const Program> program = Compile(m.Make(), o);
+  Session session(program);
   std::vector<std::string> names;
   for (const IoSpec& in : session.program().inputs()) names.push_back(in.name);
   CHECK(names == std::vector<std::string>{"input_ids", "attention_mask", "position_ids", "past"});
@@ -218,6 +220,28 @@ TEST_CASE("a session's caches: appended to in place, grown by halves, gone back 
   CHECK(session.caches().allocations == 4);
   // 64, 128, 256 rows of four caches of two heads of four floats.
   CHECK(session.caches().moved_bytes == (64 + 128 + 256) * 4 * 2 * 4 * 4);
+  // Rows that a caller took away, or made others of, are not read.
+  const std::string name = session.program().variables()[0].name;
+  const TensorPtr whole = session.store()->Get(name);
+  session.store()->Set(
+      name, std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{1, m.kv_heads, 5, 4}));
+  CHECK_THROWS_AS(run({1}, 300), UserError);
+  session.store()->Set(
+      name, std::make_shared<Tensor>(DType::kU8, std::vector<int64_t>{1, m.kv_heads, 512, 4}));
+  CHECK_THROWS_AS(run({1}, 300), UserError);
+  session.store()->Set(name, std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{512}));
+  CHECK_THROWS_AS(run({1}, 300), UserError);
+  session.store()->Set(name, whole);
+  // Two sessions of one store go on behind each other.
+  Session second(program, session.store());
+  const auto at = [&](Session& s, int64_t held) {
+    return s.Run({Row({1}), Row(Tokens(size_t(held) + 1, 1)), Row({held}),
+                  Tensor::Scalar(DType::kI64, double(held))})[0];
+  };
+  at(second, 300);
+  at(session, 301);
+  CHECK_THROWS_AS(at(second, 303), UserError);
+  at(second, 302);
   // Another batch begins anew.
   CHECK_THROWS_AS(session.Run({std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{2, 1}),
                                std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{2, 2}),

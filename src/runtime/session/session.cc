@@ -46,18 +46,6 @@ void CheckInput(const IoSpec& spec, const TensorPtr& t, MemoryPlace place) {
     if (!e->on_host()) CheckPlace("an element of input", spec.name, *e, MemoryPlace());
 }
 
-/// As CheckInput, of what the store has under the name of a variable; null: nothing.
-void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& access) {
-  if (!t)
-    ThrowError(ErrorCode::kBadBinding, fmt::format("variable '{}' has no value", spec.name), "",
-               DidYouMean(spec.name, access.Names()));
-  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadBinding,
-             "variable '{}': expected dtype {}, the store has {}", spec.name, DTypeName(spec.dtype),
-             DTypeName(t->dtype()));
-  WEFT_CHECK(FitsShape(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
-             spec.name, spec.shape.ToString(), t->shape().ToString());
-}
-
 /// Variables in memory of the caller are apart from what the run reads and writes besides.
 void CheckAdopted(const Program::Impl& p, const ProgramState& s,
                   const std::vector<TensorPtr>& inputs,
@@ -199,7 +187,7 @@ void Session::RunProgram(const std::vector<TensorPtr>& inputs,
   if (state_->make_result)
     for (const auto& v : state_->variables) state_->apart.push_back(v.get());
   run();
-  if (caches_) caches_->Ran();
+  if (caches_) caches_->Ran(access.get());
 }
 
 namespace {

@@ -40,7 +40,7 @@ SessionCaches::SessionCaches(const Program::Impl& program) : program_(program) {
     const IoSpec& spec = program.inputs_[i];
     if (spec.number.known())
       tell(spec.number, i, 1);  // it comes as the extent of an empty tensor
-    else
+    else if (spec.shape.has_rank())
       for (int d = 0; d < spec.shape.rank(); ++d) tell(spec.shape[d], i, size_t(d));
   }
   symbols_.resize(known.size());
@@ -62,35 +62,46 @@ void SessionCaches::Prepare(const std::vector<TensorPtr>& inputs, VariableAccess
     symbols_[k] = inputs[told_[k].first]->dims()[told_[k].second];
   sizes_.Run(symbols_.data(), values_.data());
   rows_ = 0;
+  int64_t before = INT64_MAX;  // the room that all have
   bool fits = true;
   for (size_t k = 0; k < program_.caches_.size(); ++k) {
     const CacheSpec& c = program_.caches_[k];
-    const std::string& name = program_.variables_[c.variable].name;
+    const IoSpec& spec = program_.variables_[c.variable];
     const int64_t* const dims = values_.data() + dims_at_[k];
     const int64_t kept = dims[-2], rows = dims[-1];
     rows_ = std::max(rows_, rows);
-    const std::shared_ptr<Tensor> held = access->Find(name);
-    // What a store had before is believed to be rows.
-    const int64_t written = stats_.allocations > 0 ? stats_.rows
-                            : held                 ? held->dims().at(size_t(c.axis))
-                                                   : 0;
+    const std::shared_ptr<Tensor> held = access->Find(spec.name);
+    if (held) CheckVariable(spec, held.get(), *access);
+    const int64_t room = held ? held->dims()[size_t(c.axis)] : 0;
+    const int64_t written = std::min(room, access->Rows(spec.name).value_or(room));
     WEFT_CHECK(kept <= written, kBadInput,
-               "the run would go on behind {} rows of the cache '{}', which holds {}", kept, name,
-               written);
+               "the run would go on behind {} rows of the cache '{}', which holds {}", kept,
+               spec.name, written);
     bool same = held != nullptr;
     for (size_t d = 0; held && d < held->dims().size(); ++d)
       same = same && (int(d) == c.axis || held->dims()[d] == dims[d]);
     if (held && !same && kept > 0)
       ThrowError(ErrorCode::kBadBinding,
-                 fmt::format("the cache '{}' is {}, the inputs are of another batch", name,
+                 fmt::format("the cache '{}' is {}, the inputs are of another batch", spec.name,
                              held->shape().ToString()),
                  "", "a run that keeps 0 rows begins anew");
-    fits = fits && same && held->dims()[size_t(c.axis)] >= std::max(rows, reserved_);
+    before = std::min(before, room);
+    fits = fits && same && room >= std::max(rows, reserved_);
   }
+  for (size_t k = 0; k < program_.caches_.size(); ++k) {
+    const std::string& name = program_.variables_[program_.caches_[k].variable].name;
+    if (!fits && access->IsAdopted(name))
+      ThrowError(ErrorCode::kBadBinding,
+                 fmt::format("the cache '{}' is in memory of the caller, without the room that the "
+                             "run needs",
+                             name),
+                 "", "erase the variable first, or adopt other memory");
+    access->SetRows(name, values_[size_t(dims_at_[k]) - 2]);
+  }
+  stats_.room = before;
   if (fits) return;
-  const int64_t grown = stats_.room > 0 && stats_.rows > 0 ? CheckedMul(stats_.room, 2) : 0;
-  const int64_t room =
-      CheckedRoundUp(std::max({rows_, reserved_, rows_ > stats_.room ? grown : 0}), kRowsAtOnce);
+  const int64_t grown = rows_ > before ? CheckedMul(before, 2) : 0;
+  const int64_t room = CheckedRoundUp(std::max({rows_, reserved_, grown}), kRowsAtOnce);
   ++stats_.allocations;
   stats_.bytes = 0;
   stats_.room = room;
@@ -102,12 +113,20 @@ void SessionCaches::Prepare(const std::vector<TensorPtr>& inputs, VariableAccess
     dims[size_t(c.axis)] = room;
     auto fresh = std::make_shared<Tensor>(spec.dtype, dims);
     stats_.bytes = CheckedAdd(stats_.bytes, fresh->num_bytes());
-    if (const std::shared_ptr<Tensor> held = access->Find(spec.name); held && at[-2] > 0) {
+    if (at[-2] > 0) {
+      const std::shared_ptr<Tensor> held = access->OnHost(spec.name);
       CopyRows(*held, fresh.get(), c.axis, at[-2]);
       stats_.moved_bytes += fresh->num_bytes() / room * at[-2];
     }
     access->Replace(spec.name, std::move(fresh));
   }
+}
+
+void SessionCaches::Ran(VariableAccess* access) {
+  stats_.rows = rows_;
+  for (size_t k = 0; k < program_.caches_.size(); ++k)
+    access->SetRows(program_.variables_[program_.caches_[k].variable].name,
+                    values_[size_t(dims_at_[k]) - 1]);
 }
 
 }  // namespace weft

@@ -19,10 +19,11 @@ class SessionCaches {
  public:
   explicit SessionCaches(const Program::Impl& program);
   /// Makes room for what a run on `inputs` leaves. Throws kBadInput where it would keep rows that
-  /// nothing has written, kBadBinding where the store holds a cache of another batch.
+  /// nothing has written, kBadBinding where the store holds a cache of another batch or kind, or
+  /// one in memory of the caller without the room.
   void Prepare(const std::vector<TensorPtr>& inputs, VariableAccess* access);
-  /// The run has written its rows.
-  void Ran() { stats_.rows = rows_; }
+  /// The run has written its rows; one that fails leaves those that it kept.
+  void Ran(VariableAccess* access);
   void Reserve(int64_t rows) { reserved_ = rows; }
   const CacheStats& stats() const { return stats_; }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace weft {
 
 class HomeSlot;
+struct IoSpec;
 
 /// While it lives, the store is locked: for this run alone where it writes, else for readers.
 class VariableAccess {
@@ -23,8 +25,15 @@ class VariableAccess {
   uint64_t version() const;
   /// Null where there is none.
   std::shared_ptr<Tensor> Find(const std::string& name) const;
-  /// Puts a tensor in the place of the one of that name; for a run that writes.
+  /// The same, with what its home has.
+  std::shared_ptr<Tensor> OnHost(const std::string& name) const;
+  /// Puts a tensor in the place of the one of that name, which is not the caller's; for a run that
+  /// writes.
   void Replace(const std::string& name, std::shared_ptr<Tensor> tensor);
+  /// Of a cache, the first rows, which runs have written; nothing: a caller put the tensor there,
+  /// and all of it is rows.
+  std::optional<int64_t> Rows(const std::string& name) const;
+  void SetRows(const std::string& name, int64_t rows);
   /// It lies in memory of the caller.
   bool IsAdopted(const std::string& name) const;
   /// Of a variable that there is.
@@ -36,5 +45,9 @@ class VariableAccess {
   std::shared_lock<std::shared_mutex> shared_;
   std::unique_lock<std::shared_mutex> alone_;
 };
+
+/// Throws kBadBinding where `t`, which the store has under the name of a variable, is not of its
+/// dtype, rank and constant extents; null: the store has none.
+void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& access);
 
 }  // namespace weft

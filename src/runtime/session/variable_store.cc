@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/program/home_slot.h"
+#include "runtime/program/program_impl.h"
 #include "runtime/program/result_tensors.h"
 #include "runtime/saved/weftx.h"
 #include "variable_access.h"
@@ -99,6 +100,7 @@ struct VariableStore::Impl {
   uint64_t version = 1;
   std::map<std::string, std::unique_ptr<HomeSlot>> homes;
   std::set<std::string> adopted;
+  std::map<std::string, int64_t> rows;  ///< of caches, as VariableAccess::Rows
 
   ~Impl() {
     for (const std::string& name : adopted) GiveUp(name);
@@ -110,6 +112,7 @@ struct VariableStore::Impl {
                  fmt::format("variable '{}' is in memory of the caller as {}, the value is {}",
                              name, TypeText(*slot), TypeText(value)),
                  "", "erase the variable first, or adopt other memory");
+    rows.erase(name);
     if (const auto it = homes.find(name); it != homes.end()) it->second->Overwritten();
     if (slot && slot->dtype() == value.dtype() && slot->dims() == value.dims()) {
       CopyContent(value, slot.get());
@@ -173,6 +176,7 @@ void VariableStore::Adopt(const std::string& name, std::shared_ptr<Tensor> tenso
                "variables '{}' and '{}' would share memory", other, name);
   if (impl_->adopted.count(name)) impl_->GiveUp(name);
   impl_->homes.erase(name);
+  impl_->rows.erase(name);
   before = std::exchange(impl_->tensors[name], std::move(tensor));
   impl_->adopted.insert(name);
   ++impl_->version;
@@ -213,6 +217,7 @@ bool VariableStore::Erase(const std::string& name) {
   before = impl_->tensors.extract(name);
   if (before.empty()) return false;
   impl_->homes.erase(name);
+  impl_->rows.erase(name);
   ++impl_->version;
   return true;
 }
@@ -292,6 +297,7 @@ void VariableStore::Load(const std::string& path) {
   }
   for (auto& [name, t] : tensors) {
     std::shared_ptr<Tensor>& slot = impl_->tensors[name];
+    impl_->rows.erase(name);
     if (const auto it = impl_->homes.find(name); it != impl_->homes.end())
       it->second->Overwritten();
     if (slot) {
@@ -329,13 +335,35 @@ std::shared_ptr<Tensor> VariableAccess::Find(const std::string& name) const {
   const auto it = store_.impl_->tensors.find(name);
   return it == store_.impl_->tensors.end() ? nullptr : it->second;
 }
+std::shared_ptr<Tensor> VariableAccess::OnHost(const std::string& name) const {
+  if (const auto it = store_.impl_->homes.find(name); it != store_.impl_->homes.end())
+    it->second->ToHost();
+  return Find(name);
+}
 void VariableAccess::Replace(const std::string& name, std::shared_ptr<Tensor> tensor) {
   VariableStore::Impl& impl = *store_.impl_;
   impl.homes.erase(name);
-  impl.adopted.erase(name);
   impl.tensors[name] = std::move(tensor);
   ++impl.version;
 }
+std::optional<int64_t> VariableAccess::Rows(const std::string& name) const {
+  const auto it = store_.impl_->rows.find(name);
+  return it == store_.impl_->rows.end() ? std::nullopt : std::optional(it->second);
+}
+void VariableAccess::SetRows(const std::string& name, int64_t rows) {
+  store_.impl_->rows[name] = rows;
+}
 std::vector<std::string> VariableAccess::Names() const { return store_.impl_->Names(); }
+
+void CheckVariable(const IoSpec& spec, const Tensor* t, const VariableAccess& access) {
+  if (!t)
+    ThrowError(ErrorCode::kBadBinding, fmt::format("variable '{}' has no value", spec.name), "",
+               DidYouMean(spec.name, access.Names()));
+  WEFT_CHECK(spec.dtype == DType::kUnknown || t->dtype() == spec.dtype, kBadBinding,
+             "variable '{}': expected dtype {}, the store has {}", spec.name, DTypeName(spec.dtype),
+             DTypeName(t->dtype()));
+  WEFT_CHECK(FitsShape(spec, *t), kBadBinding, "variable '{}': expected shape {}, the store has {}",
+             spec.name, spec.shape.ToString(), t->shape().ToString());
+}
 
 }  // namespace weft
