@@ -4,12 +4,17 @@
 #include <algorithm>
 #include <map>
 
+#include "weft/runtime/session/variable_store.h"
 #include "weft/support/check.h"
 #include "weft/support/strings.h"
 #include "weft/support/timer.h"
 
 namespace weft {
 namespace {
+
+/// Rows that caches have room for behind the prompt before the first run, at most: a text without
+/// an end in sight lets them grow.
+constexpr int64_t kMostReserved = 1024;
 
 /// What is fed to an input.
 enum class Role { kTokens, kMask, kPositions, kRows };
@@ -38,7 +43,10 @@ struct Generator::Impl {
   std::vector<Role> roles;  ///< of the inputs
   size_t logits = 0;        ///< the number of that output
   bool has_cache = false, has_mask = false, has_positions = false;
+  /// By number of Program::variables(): what goes from token to token besides caches (h_out=h_in).
+  std::vector<size_t> states;
   int64_t vocabulary = -1;
+  SymInt batch_size;  ///< the number of texts, as the tokens have it
   GenerateStats stats;
   int64_t arena_bytes = 0;  ///< the most that any run took
   std::vector<std::shared_ptr<Tensor>> outputs;
@@ -64,24 +72,57 @@ struct Generator::Impl {
       else if (Mentions(n, "mask"))
         roles.push_back(Role::kMask), has_mask = true;
       else if (Mentions(n, "position"))
-        roles.push_back(Role::kPositions), has_positions = true;
+        roles.push_back(Role::kPositions);
       else if ((Mentions(n, "ids") || Mentions(n, "token") || program->inputs().size() == 1) &&
                (in.dtype == DType::kI64 || in.dtype == DType::kI32))
         roles.push_back(Role::kTokens);
       else
         Refuse("input '" + n + "' is none that is known", what);
-      if (roles.back() != Role::kRows && in.shape.rank() != 2 &&
-          !(roles.back() == Role::kPositions && in.shape.rank() == 1))
+      const int rank = in.shape.has_rank() ? in.shape.rank() : -1;
+      if (!is_number && rank != 2 && !(roles.back() == Role::kPositions && rank == 1))
         Refuse("input '" + n + "' is not a matrix", what);
+      // Those of one axis are the same for all texts.
+      has_positions = has_positions || (roles.back() == Role::kPositions && rank == 2);
     }
     if (std::count(roles.begin(), roles.end(), Role::kTokens) != 1)
       Refuse("there is not one input of tokens", what);
     for (size_t i = 0; i < program->outputs().size(); ++i)
       if (program->outputs()[i].name == "logits") logits = i;
-    const IoSpec& out = program->outputs().at(logits);
-    if (out.shape.rank() != 3 || !IsFloat(out.dtype))
+    if (program->outputs().empty()) Refuse("there is no output of scores", what);
+    const IoSpec& out = program->outputs()[logits];
+    if (!out.shape.has_rank() || out.shape.rank() != 3 || !IsFloat(out.dtype))
       Refuse("output '" + out.name + "' is not scores of [batch, sequence, tokens]", what);
     vocabulary = out.shape[2].is_const() ? out.shape[2].value() : -1;
+    FindStates(what);
+  }
+  /// Variables without a value that are no caches: their extents are constants and the batch.
+  void FindStates(const std::string& inputs) {
+    const size_t tokens =
+        size_t(std::find(roles.begin(), roles.end(), Role::kTokens) - roles.begin());
+    batch_size = program->inputs()[tokens].shape[0];
+    int64_t rest = 0;
+    for (size_t v = 0; v < program->variables().size(); ++v) {
+      const IoSpec& spec = program->variables()[v];
+      if (session->store()->Has(spec.name)) continue;
+      const bool is_state = spec.shape.has_rank() &&
+                            std::all_of(spec.shape.dims().begin(), spec.shape.dims().end(),
+                                        [&](SymInt d) { return d.is_const() || d == batch_size; });
+      if (is_state)
+        states.push_back(v);
+      else
+        ++rest;
+    }
+    if (rest > session->caches().caches)
+      Refuse("a state that is fed back has sizes besides that of the batch", inputs);
+  }
+  /// Before a text states are zeros.
+  void ClearStates(int64_t rows) {
+    for (const size_t v : states) {
+      const IoSpec& spec = program->variables()[v];
+      std::vector<int64_t> dims;
+      for (const SymInt d : spec.shape.dims()) dims.push_back(d.is_const() ? d.value() : rows);
+      session->store()->Set(spec.name, std::make_shared<Tensor>(spec.dtype, std::move(dims)));
+    }
   }
   [[noreturn]] static void Refuse(const std::string& why, const std::string& inputs) {
     ThrowError(ErrorCode::kUnsupported, "this is not a model of texts: " + why, "",
@@ -173,18 +214,24 @@ struct Generator::Impl {
       samplers.emplace_back(sampling);
     }
     batch.slots = fresh;
-    if (has_cache) session->ReserveRows(int64_t(longest) + o.max_tokens);
+    if (has_cache) session->ReserveRows(int64_t(longest) + std::min(o.max_tokens, kMostReserved));
+    ClearStates(int64_t(texts.size()));
+    const bool goes_on_behind = has_cache || !states.empty();
 
     std::vector<char> ended(texts.size(), 0);
     int64_t held = 0;
     for (int64_t made_now = 0; made_now < o.max_tokens; ++made_now) {
       const Timer timer;
-      if (has_cache)
+      if (goes_on_behind)
         Step(batch, fresh, positions, held);
       else
         Step(batch, batch.slots, positions, 0);
       const int64_t slots = int64_t(batch.seen[0].size());
-      const int64_t given = outputs[logits]->dims()[1];
+      const std::vector<int64_t>& scores = outputs[logits]->dims();
+      WEFT_CHECK(scores[0] == int64_t(texts.size()) && scores[1] > 0, kUnsupported,
+                 "the model gives scores {} of {} texts", outputs[logits]->shape().ToString(),
+                 texts.size());
+      const int64_t given = scores[1];
       std::vector<std::vector<int64_t>> next;
       for (size_t b = 0; b < texts.size(); ++b) {
         // Of the last token that is no filling; a model may give the scores of the last slot alone.
@@ -217,10 +264,11 @@ struct Generator::Impl {
       if (std::all_of(ended.begin(), ended.end(), [](char e) { return e != 0; })) break;
       held = slots;
       for (size_t b = 0; b < texts.size(); ++b) {
-        const int64_t at = batch.lengths[b]++;
+        // One that has ended stays where it is: others may have positions left that it has not.
+        const int64_t at = ended[b] ? batch.lengths[b] - 1 : batch.lengths[b]++;
         batch.seen[b].push_back(1);
         batch.slots[b].push_back(next[b][0]);
-        if (has_cache)
+        if (goes_on_behind)
           positions[b] = {at};
         else
           positions[b].push_back(at);
@@ -269,7 +317,7 @@ std::vector<std::vector<int64_t>> Generator::Run(const std::vector<std::vector<i
   std::vector<std::vector<size_t>> batches;
   std::map<size_t, size_t> of_length;
   for (size_t t = 0; t < prompts.size(); ++t) {
-    const size_t length = g.has_mask && g.has_positions ? 0 : prompts[t].size();
+    const size_t length = g.has_mask && g.has_positions && g.states.empty() ? 0 : prompts[t].size();
     const auto [it, fresh] = of_length.emplace(length, batches.size());
     if (fresh) batches.emplace_back();
     batches[it->second].push_back(t);

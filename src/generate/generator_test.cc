@@ -1,10 +1,12 @@
-/// generator_test.cc: texts with caches against the whole text computed anew for each token by the
-/// interpreter, which knows of no cache; what a token takes; models and prompts that are refused.
+/// generator_test.cc: texts with caches against the whole text computed anew
+/// for each token by the interpreter, which knows of no cache; what a token
+/// takes; models and prompts that are refused.
 #include "weft/generate/generator.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tests/support/tiny_text_model.h"
@@ -165,7 +167,8 @@ TEST_CASE("what is refused") {
   GenerateOptions stop = Count(1);
   stop.stop_tokens = {m.tokens};
   CHECK(code({{1}}, stop) == ErrorCode::kBadInput);
-  // More tokens than the model has positions: the place is told, and the next text is good.
+  // More tokens than the model has positions: the place is told, and the next
+  // text is good.
   try {
     g.Run({kPrompt}, Count(m.positions));
     FAIL("a text beyond the positions");
@@ -180,6 +183,92 @@ TEST_CASE("what is refused") {
   const NodeEntry x(other.AddInput("image", DType::kF32, {1, 3}));
   other.outputs = {NodeEntry(other.AddNode("Relu", {x}))};
   CHECK_THROWS_AS(Generator(other, ref), UserError);
+}
+
+TEST_CASE("a text that has ended does not use up positions that others have") {
+  TinyTextModel m;
+  m.positions = 20;
+  CompileOptions ref;
+  ref.backend = "ref";
+  Generator g(m.Make(), ref);
+  const Tokens near_end(18, 3), begin{2};
+  int seen = 0;
+  const auto made = g.Run({near_end, begin}, Count(12),
+                          [&](size_t text, int64_t) { return text == 1 || ++seen < 2; });
+  CHECK(made == std::vector<Tokens>{Greedy(m, near_end, 2), Greedy(m, begin, 12)});
+}
+
+TEST_CASE("more new tokens than any memory has rows for") {
+  TinyTextModel m;
+  CompileOptions ref;
+  ref.backend = "ref";
+  Generator g(m.Make(), ref);
+  int seen = 0;
+  CHECK(g.Run({kPrompt}, Count(INT64_MAX), [&](size_t, int64_t) { return ++seen < 3; })[0] ==
+        Greedy(m, kPrompt, 3));
+  CHECK(g.stats().cache.room < 2048);
+}
+
+TEST_CASE("a state that is fed back is zeros before each text") {
+  // Scores of a token: h = tanh(words[token] + 0.7 h) times them.
+  Graph g;
+  const SymInt b = SymInt::Symbol("batch");
+  const NodeEntry ids(g.AddInput("input_ids", DType::kI64, {b, SymInt(1)})),
+      h(g.AddInput("h_in", DType::kF32, {b, SymInt(1), SymInt(4)}));
+  const auto weight = [&](const char* name, int64_t rows, int64_t columns) {
+    auto t = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{rows, columns});
+    for (int64_t i = 0; i < rows * columns; ++i) t->set(i, std::sin(double(i * i) + 1));
+    return NodeEntry(g.AddParam(name, t));
+  };
+  const auto op = [&](const char* name, const std::vector<NodeEntry>& in, const char* as = "") {
+    return NodeEntry(g.AddNode(name, in, {}, as));
+  };
+  const NodeEntry kept = op("Mul", {h, g.AddConstant(Tensor::Scalar(DType::kF32, 0.7))});
+  const NodeEntry next =
+      op("Tanh", {op("Add", {op("Gather", {weight("words", 5, 4), ids}), kept})}, "h_out");
+  g.outputs = {op("MatMul", {next, weight("scores", 4, 5)}, "logits"), next};
+
+  const auto greedy = [&](int64_t token, int64_t count) {
+    TensorPtr state = std::make_shared<Tensor>(DType::kF32, std::vector<int64_t>{1, 1, 4});
+    Tokens made;
+    while (int64_t(made.size()) < count) {
+      const auto out = GetEvaluator()->Eval(g, {Row({token}), state});
+      token = 0;
+      for (int64_t i = 1; i < 5; ++i)
+        if (out[0]->at(i) > out[0]->at(token)) token = i;
+      made.push_back(token);
+      state = out[1];
+    }
+    return made;
+  };
+  CompileOptions ref;
+  ref.backend = "ref";
+  ref.feedback = {"h_out=h_in"};
+  Generator generator(g, ref);
+  for (int again = 0; again < 2; ++again)
+    CHECK(generator.Run({{3}, {1}}, Count(9)) == std::vector<Tokens>{greedy(3, 9), greedy(1, 9)});
+  CHECK(generator.Run({{4}}, Count(5)) == std::vector<Tokens>{greedy(4, 5)});
+}
+
+TEST_CASE("models whose outputs are no scores of the texts") {
+  CompileOptions ref;
+  ref.backend = "ref";
+  Graph caches;
+  const SymInt b = SymInt::Symbol("b"), s = SymInt::Symbol("s"), p = SymInt::Symbol("p");
+  const NodeEntry ids(caches.AddInput("input_ids", DType::kI64, {b, s})),
+      past(caches.AddInput("past", DType::kI64, {b, p}));
+  caches.outputs = {NodeEntry(caches.AddNode("Concat", {past, ids}, {{"axis", int64_t{1}}}))};
+  CHECK_THROWS_AS(Generator(caches, ref), UserError);
+
+  Graph joined;  // all texts in one row
+  const NodeEntry tokens(joined.AddInput("input_ids", DType::kI64, {b, s}));
+  auto shape = std::make_shared<Tensor>(DType::kI64, std::vector<int64_t>{3});
+  for (const int64_t i : {0, 1, 2}) shape->set_int(i, std::vector<int64_t>{1, -1, 1}[size_t(i)]);
+  const NodeEntry floats(joined.AddNode("Cast", {tokens}, {{"to", DType::kF32}}));
+  joined.outputs = {NodeEntry(joined.AddNode("Reshape", {floats, joined.AddConstant(shape)}))};
+  Generator g(joined, ref);
+  CHECK(g.Run({{0}}, Count(2))[0] == Tokens{0, 0});
+  CHECK_THROWS_AS(g.Run({{0}, {0}}, Count(1)), UserError);
 }
 
 // ---- the state of a session ----

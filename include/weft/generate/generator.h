@@ -10,12 +10,13 @@
 /// the inputs `attention_mask` [batch, past + sequence], `position_ids` [batch, sequence] and
 /// caches (pairs of an input and an output, which is the input with new rows behind) it may have
 /// any, under the names that optimum and torch.export give them. Caches stay in the session
-/// (CompileOptions::feedback): a token costs its own rows. Without caches all that there is so far
-/// is computed again for each token.
+/// (CompileOptions::feedback): a token costs its own rows. So do states of one size that are fed
+/// back, which are zeros before a text. Without either all that there is so far is computed again
+/// for each token.
 ///
 /// Texts of one call run as one batch. Those that are shorter are filled up behind, where the mask
-/// hides it and positions are fed; without both inputs texts of different lengths run one length
-/// after the other. A text that has ended goes along until all have, and what it gives is dropped.
+/// hides it and positions [batch, sequence] are fed; without both inputs, and with states, texts of
+/// different lengths run one length after the other. A text that has ended goes along until all have, and what it gives is dropped.
 #pragma once
 
 #include <cstdint>
