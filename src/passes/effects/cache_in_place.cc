@@ -56,7 +56,9 @@ class Feeder {
   }
 
   void Run(const std::string& pairs) {
-    for (const std::string& pair : Split(pairs == "auto" ? Caches() : pairs, ';'))
+    std::string all;
+    for (const std::string& pair : Split(pairs, ';')) all += pair == "auto" ? Caches() : pair + ";";
+    for (const std::string& pair : Split(all, ';'))
       if (!pair.empty() && !Feed(pair)) break;
     // Outputs last, so that their numbers hold until then.
     std::vector<std::pair<NodeEntry, std::string>> left;
@@ -75,13 +77,15 @@ class Feeder {
     SymInt held, room;
   };
 
-  /// Every output that is rows behind those of an input.
+  /// Every output that is rows behind those of an input, the first one of each.
   std::string Caches() const {
     std::string pairs;
+    std::set<std::string> found;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const NodePtr n = g_.outputs[i].node;
       const NodePtr past = IsOp(n, "Concat") ? n->inputs[0].node : NodePtr();
-      if (past && past->is_variable() && AppendAxis(g_.outputs[i], past) >= 1)
+      if (past && past->is_variable() && AppendAxis(g_.outputs[i], past) >= 1 &&
+          found.insert(past->attrs.name).second)
         pairs += g_.OutputName(i) + "=" + past->attrs.name + ";";
     }
     return pairs;
@@ -167,7 +171,10 @@ class Feeder {
   void Append(const NodePtr& concat, const NodePtr& past, const Shape& in, int axis) {
     const Shape out = shapes_[NodeEntry(concat)];
     const NodeEntry added = concat->inputs[1];
+    // Extents besides the rows are those of what is added: inputs that stay tell these.
     Shape with_room = in;
+    for (int d = 0; d < in.rank(); ++d)
+      if (const Shape& s = shapes_[added]; s.has_rank() && s[d].known()) with_room.set(d, s[d]);
     with_room.set(axis, RoomFor(in[axis]).room);
     const NodePtr state = MakeState(past, with_room);
     g_.SetAttr(state, builtin::kGrows, int64_t{axis});
@@ -175,14 +182,18 @@ class Feeder {
     g_.SetAttr(state, builtin::kRows, Shape({out[axis]}));
     // Others that read the past see what it held.
     const AttrDict along{{"axis", int64_t{axis}}};
-    const NodeEntry begins = BeginsOf(in[0], in[axis]);
+    const NodeEntry begins = BeginsOf(with_room[0], in[axis]);
     std::vector<Use> readers;
     for (const Use& u : state->uses())
       if (!u.control && u.user != concat.get()) readers.push_back(u);
-    if (!readers.empty()) {
-      const NodePtr held =
-          g_.AddNode(builtin::kPrefix, {NodeEntry(state), NumberOf(g_, in[axis])}, along);
-      for (const Use& u : readers) g_.SetInput(NodePtr(u.user), u.slot, NodeEntry(held));
+    std::vector<size_t> given;
+    for (size_t i = 0; i < g_.outputs.size(); ++i)
+      if (g_.outputs[i] == NodeEntry(state)) given.push_back(i);
+    if (!readers.empty() || !given.empty()) {
+      const NodeEntry held(
+          g_.AddNode(builtin::kPrefix, {NodeEntry(state), NumberOf(g_, in[axis])}, along));
+      for (const Use& u : readers) g_.SetInput(NodePtr(u.user), u.slot, held);
+      for (const size_t i : given) g_.outputs.set(i, held);
     }
     const NodeEntry cache(
         g_.AddNode("TensorScatter", {NodeEntry(state), added, begins}, along, concat->attrs.name));
