@@ -25,6 +25,7 @@ constexpr int64_t kMostFileBytes = int64_t{1} << 28, kMostToken = int64_t{1} << 
 struct AddedToken {
   int64_t id = 0;
   std::string content;
+  std::string sought;  ///< in texts: what the normalizer makes of it, where it is `normalized`
   bool special = false, normalized = false, lstrip = false, rstrip = false, single_word = false;
 };
 
@@ -110,11 +111,11 @@ struct Tokenizer::Impl {
     for (size_t at = 0; at < s.size();) {
       const AddedToken* hit = nullptr;
       for (const AddedToken& a : added) {
-        if (a.normalized != normalized || a.content.empty() ||
-            (hit && hit->content.size() >= a.content.size()) ||
-            s.compare(at, a.content.size(), a.content) != 0)
+        if (a.normalized != normalized || a.sought.empty() ||
+            (hit && hit->sought.size() >= a.sought.size()) ||
+            s.compare(at, a.sought.size(), a.sought) != 0)
           continue;
-        const size_t end = at + a.content.size();
+        const size_t end = at + a.sought.size();
         const bool inside =
             a.single_word && ((at > 0 && IsWord(Before(s, at).value)) ||
                               (end < s.size() && IsWord(CodePointAt(s, end).value)));
@@ -124,7 +125,7 @@ struct Tokenizer::Impl {
         ++at;
         continue;
       }
-      size_t begin = at, end = at + hit->content.size();
+      size_t begin = at, end = at + hit->sought.size();
       while (hit->lstrip && begin > done && IsSpace(Before(s, begin).value))
         begin -= Before(s, begin).bytes;
       while (hit->rstrip && end < s.size() && IsSpace(CodePointAt(s, end).value))
@@ -179,6 +180,7 @@ class Reader {
     if (const auto added = doc_.Find(0, "added_tokens"); added && !doc_.is(*added, Kind::kNull))
       ReadAdded(*added, t);
     t->normalize = Part("normalizer", ReadNormalizer, t);
+    for (AddedToken& a : t->added) a.sought = a.normalized ? t->normalize(a.content) : a.content;
     t->cut = Part("pre_tokenizer", ReadPreTokenizer, t);
     t->decode = Part("decoder", ReadDecoder, t);
     if (const auto post = doc_.Find(0, "post_processor"); post && !doc_.is(*post, Kind::kNull))

@@ -60,7 +60,7 @@ def byte_level(pattern, extra=(), normalizer=None, template=None, ignore_merges=
     return t
 
 
-def with_fallback(metaspace):
+def with_fallback(metaspace, normalized=False):
     t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     special = ["<unk>", "<s>", "</s>"]
     if metaspace:
@@ -71,7 +71,7 @@ def with_fallback(metaspace):
         vocab_size=500, special_tokens=special + [f"<0x{b:02X}>" for b in range(256)], show_progress=False))
     # Bytes are tokens of the vocabulary, none of those that texts are cut at.
     doc = json.loads(t.to_str())
-    doc["added_tokens"] = [a for a in doc["added_tokens"] if a["content"] in special]
+    doc["added_tokens"] = [dict(a, normalized=normalized) for a in doc["added_tokens"] if a["content"] in special]
     doc["decoder"] = {"type": "Sequence", "decoders": [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
         {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
@@ -100,20 +100,24 @@ def main():
                             extra=[AddedToken("é", normalized=True, special=False)]),
         "gpt4o": byte_level(gpt4o),
         "llama2": with_fallback(False),
+        "llama2_normalized": with_fallback(False, True),  # as the first files of Llama 2 had it
         "metaspace": with_fallback(True),
     }
     for name, t in made.items():
         (a.out / f"{name}.json").write_text(t.to_str() + "\n")
+        # Of normalized special tokens the package forgets, as it decodes, that they are special.
+        back = made["llama2"] if name == "llama2_normalized" else t
         cases = []
         for text in FIXED + list(texts(a.texts)):
             ids = t.encode(text).ids
             plain = t.encode(text, add_special_tokens=False).ids
-            cases.append({"text": text, "ids": ids, "plain": plain, "decoded": t.decode(plain),
-                          "special": t.decode(plain, skip_special_tokens=False)})
+            cases.append({"text": text, "ids": ids, "plain": plain, "decoded": back.decode(plain),
+                          "special": back.decode(plain, skip_special_tokens=False)})
         r = random.Random(11)
         for _ in range(a.texts):  # tokens that no text is
             ids = [r.randrange(t.get_vocab_size()) for _ in range(r.randrange(1, 12))]
-            cases.append({"tokens": ids, "decoded": t.decode(ids), "special": t.decode(ids, skip_special_tokens=False)})
+            cases.append({"tokens": ids, "decoded": back.decode(ids),
+                          "special": back.decode(ids, skip_special_tokens=False)})
         (a.out / f"{name}.cases.json").write_text(json.dumps(cases, separators=(",", ":"), ensure_ascii=True) + "\n")
         print(name, t.get_vocab_size(), len(cases))
 
