@@ -96,7 +96,7 @@ class Former {
       y_perm = TransposePerm(t, rank);
       last = t;
     }
-    const std::optional<Group> group = FindGroup(k, v, rank);
+    const std::optional<Group> group = FindGroup(q, k, v, rank);
     if (group) {
       Divide(&q, *group);
       k = Shared(k, group->keys);
@@ -292,7 +292,7 @@ class Former {
       return plain;
     return one;
   }
-  std::optional<Group> FindGroup(const View& k, const View& v, int rank) const {
+  std::optional<Group> FindGroup(const View& q, const View& k, const View& v, int rank) const {
     if (rank != 4) return std::nullopt;
     Group g;
     SymInt again;
@@ -302,7 +302,11 @@ class Former {
         edit_.shape(g.values).rank() != 4)
       return std::nullopt;
     g.heads = edit_.shape(g.keys)[kHeads];
-    if (edit_.shape(g.values)[kHeads] != g.heads) return std::nullopt;
+    // Queries of one head read those of every group.
+    const int heads = q.axes[kHeads];
+    if (edit_.shape(g.values)[kHeads] != g.heads ||
+        (heads == View::kNone ? SymInt(1) : edit_.shape(q.source)[heads]) != g.heads * g.size)
+      return std::nullopt;
     return g;
   }
   /// The heads of the queries become heads and their group.
