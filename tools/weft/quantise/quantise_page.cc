@@ -61,11 +61,11 @@ std::string QuantisePage(const std::string& title, const QuantisedModel& m) {
       "body{{font:14px sans-serif;margin:2em}}svg{{max-width:880px;font-size:11px}}"
       "table{{border-collapse:collapse}}td,th{{padding:.1em .8em .1em 0;text-align:left}}"
       ".off{{color:#888}}</style><h1>{0}, quantised</h1>\n"
-      "<p>{1} samples; constants {2} before, {3} after; {4} integer calls, {5} of them with "
-      "results "
-      "of 8 bits, {6} operators that move 8-bit numbers.</p>\n",
+      "<p>{1}; constants {2} before, {3} after; {4}, {5} of them with results of 8 bits, {6} "
+      "moving 8-bit numbers.</p>\n",
       EscapeHtml(title), Plural(m.samples, "sample"), FormatBytes(m.bytes_before),
-      FormatBytes(m.bytes_after), Plural(m.integer_calls, "integer call"), m.requantised, m.moved);
+      FormatBytes(m.bytes_after), Plural(m.integer_calls, "integer call"), m.requantised,
+      Plural(m.moved, "operator"));
   out += "<table><tr><th>output<th>signal to noise<th>largest error<th>same greatest element\n";
   for (const QuantisedOutput& o : m.outputs)
     out += fmt::format("<tr><td>{}<td>{}<td>{:.4g}<td>{}\n", EscapeHtml(o.name), Decibels(o.db),
