@@ -39,7 +39,7 @@ class ChannelSums {
       sums_.assign(size_t(channels), 0);
     }
     if (stats_.axis != axis || int64_t(sums_.size()) != channels) return Fail();
-    if (channels == 0) return;
+    if (t.num_elements() == 0) return;
     const float* v = t.data_as<float>();
     for (int64_t row = 0; row < t.num_elements() / inner; ++row) {
       const size_t c = size_t(row % channels);

@@ -99,6 +99,22 @@ TEST_CASE("calibration: ranges and channels are those of the values") {
   CHECK(PrintGraph(ParseGraph(PrintGraph(c))) == PrintGraph(c));
 }
 
+TEST_CASE("calibration: a sample without elements adds nothing") {
+  const Graph g =
+      FromText(R"(graph (%x: f32[2, n], %w: f32[2, 2] param = [1, 0, 0, 1]) -> (%y) {
+  %y = Gemm(%x, %w) {transA = 1}
+  })");
+  const Samples samples =
+      Of({{{"x", Tensor::FromDoubles(DType::kF32, {2, 0}, {})}},
+          {{"x", Tensor::FromDoubles(DType::kF32, {2, 2}, {1, -2, 3, 4})}}});
+  CalibrateOptions options;
+  options.compile = OnRef();
+  const Graph c = Calibrate(g, samples, options);
+  const NodeEntry x(c.inputs()[0]);
+  CHECK(c.GetAttr<RangeMap>("range")[x] == ValueRange{-2, 4});
+  CHECK(c.GetAttr<ChannelMap>("channels")[x].mean == std::vector<float>{-0.5, 3.5});
+}
+
 TEST_CASE("calibration: bad data are errors with a place") {
   const Graph g = FromText(R"(graph (%x: f32[2], %w: f32[2, 2] param = [1, 0, 0, 1]) -> (%y) {
     %s = Sqrt(%x)
