@@ -2,7 +2,7 @@
 /// around the operands of products and additions, with constants as they are stored then. What
 /// comes out is plain ONNX; the pass Quantised makes integer calls of it.
 ///   needs      shape, dtype; range (and channels, for corrected biases), which calibration gives
-///              (weft/runtime/calibrate/calibrate.h)
+///              (weft/runtime/quantise/calibrate.h)
 ///   provides   -
 ///   preserves  shape, dtype
 ///   never      touches what it has no range for, or what was always 0: these stay floats and are

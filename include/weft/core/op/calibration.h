@@ -1,5 +1,5 @@
 /// calibration.h: what was seen of the values of a graph while sample inputs ran through it. The
-/// runtime measures it (weft/runtime/calibrate/calibrate.h), passes of quantisation read it.
+/// runtime measures it (weft/runtime/quantise/calibrate.h), passes of quantisation read it.
 ///
 ///   "range"     EntryMap<ValueRange>    given  between which numbers a value is rounded
 ///   "channels"  EntryMap<ChannelStats>  given  least, greatest and mean number of each channel
