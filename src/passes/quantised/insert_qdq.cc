@@ -320,6 +320,8 @@ class Inserter {
       float& s = scale[scale.size() == 1 ? 0 : f];
       s = std::max(s, float(std::abs((*bias)[f]) / (double(by.scale) * room)));
     }
+    for (const float s : scale)
+      if (by.scale * s < std::numeric_limits<float>::min()) bias.reset();  // it would have none
     const Stored stored = Store(*t, q, scale, MeansOf(x, q));
     *sqnr_db = stored.sqnr_db;
     *before = t->num_bytes();
@@ -369,7 +371,7 @@ class Inserter {
         {edit_.AddParam(name + "_quantized", codes), Row(name + "_scale", scale)}, Axis(0),
         {Shape::OfInts(codes->dims()), Type(DType::kF32), nullptr}, name + "_dequantized");
     g_.MergeOrigin(rounded.node, n);
-    if (q.bias)
+    if (n->num_inputs() > 2)
       g_.SetInput(n, 2, rounded);
     else
       n->inputs.push_back(rounded);
@@ -465,6 +467,9 @@ Graph InsertQdq(Graph g, PassContext& ctx) {
   const auto activations = ctx.option<std::string>("activations");
   WEFT_CHECK(activations == "u8" || activations == "s8", kUsage,
              "InsertQdq: activations = {}, expected u8 or s8", activations);
+  for (const std::string& op : Split(ctx.option<std::string>("ops"), ';'))
+    WEFT_CHECK(op == "Conv" || op == "Gemm" || op == "MatMul" || op == "Add", kUsage,
+               "InsertQdq: ops has '{}', expected some of Conv, Gemm, MatMul and Add", op);
   form.activations = activations == "u8" ? DType::kU8 : DType::kI8;
   form.symmetric = ctx.option<bool>("symmetric");
   form.per_channel = ctx.option<bool>("per_channel");
