@@ -16,6 +16,7 @@
 #include "weft/support/aligned_memory.h"
 #include "weft/support/bounded_cache.h"
 #include "weft/support/check.h"
+#include "weft/support/request.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -297,8 +298,10 @@ void AddLeastAt(const SymBindings& at, const SymBindings& hints, const PlanWay& 
     if (report(*way).arena_bytes > least - least / kWorth) return;
     out->known.push_back(WayOf(way->graph_, hints));
     out->ways.push_back(std::move(way));
-  } catch (const UserError&) {
-    // Not extents that the graph takes, or larger than there are.
+  } catch (const Error& e) {
+    // Not extents that the graph takes, or larger than there are; unless the request has ended.
+    RequestScope::Poll();
+    if (e.code() == ErrorCode::kCancelled || e.code() >= ErrorCode::kDevice) throw;
   }
 }
 
