@@ -415,6 +415,7 @@ int RunInspect(const Args& a) {
     if (a.divisions.empty()) choices.clear();
     return InspectDivision(a.model, a.inputs, a.delegates, choices);
   }
+  WEFT_CHECK(a.divisions.empty(), kUsage, "--divisions goes with --delegate");
   if (a.memory.asked) return InspectMemory(a.model, a.inputs, a.memory);
   WEFT_CHECK(
       a.memory.html.empty() && a.memory.memory.budget.empty() && a.memory.memory.hints.empty(),
