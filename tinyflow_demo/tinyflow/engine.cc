@@ -158,7 +158,7 @@ Executable::Executable(const weft::Graph& graph, const Entries& fetches, const E
   // What is fed nothing gives variables their first values, and is small.
   if (!inputs.empty()) options.memory.budget = config.memory;
   // A share is of a step that trains; where nothing is kept for gradients there is little to share.
-  if (mode == Mode::kInference && config.memory.kind == weft::MemoryBudget::Kind::kShare)
+  if (mode == Mode::kInference && options.memory.budget.kind == weft::MemoryBudget::Kind::kShare)
     options.memory.budget.kind = weft::MemoryBudget::Kind::kLeast;
   program_ = weft::Compile(std::move(g), options);
   session_ = std::make_unique<weft::Session>(program_, store_);
