@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -177,6 +178,7 @@ std::vector<int> CheapestSides(DivisionCosts* costs,
 std::vector<int> EqualPieces(DivisionCosts* costs, const std::vector<std::vector<int>>& candidates,
                              int64_t count) {
   const auto us = [&](size_t i) { return candidates[i].empty() ? 0 : costs->NodeUs(i, kOursSide); };
+  count = std::min<int64_t>(count, std::numeric_limits<int>::max());
   double all = 0, before = 0;
   for (size_t i = 0; i < costs->size(); ++i) all += us(i);
   std::vector<int> pieces(costs->size(), 0);
