@@ -149,7 +149,9 @@ extern "C" __attribute__((visibility("default"))) void GOMP_parallel(Body body, 
                                                                      unsigned threads,
                                                                      unsigned flags) {
   static const auto next = reinterpret_cast<Parallel>(dlsym(RTLD_NEXT, "GOMP_parallel"));
-  weft::cpu::team_state = {true, true};
+  weft::cpu::team_state.is_told = true;
+  if (threads != 1 && !omp_in_parallel())  // else it wakes no other thread
+    weft::cpu::team_state = {true, true, threads == 0 ? omp_get_max_threads() : int(threads)};
   weft::cpu::NanWatch* watch = weft::cpu::watching;
   if (!watch) {
     next(body, data, threads, flags);

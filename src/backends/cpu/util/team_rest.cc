@@ -36,8 +36,10 @@ class Gate {
 };
 
 void RunAsTeamSleeps(const std::function<void()>& run) {
-  const int threads = omp_get_max_threads();
-  if (threads < 2 || omp_in_parallel() || (team_state.is_told && !team_state.worked)) return run();
+  if (omp_in_parallel() || (team_state.is_told && !team_state.worked)) return run();
+  // A region of more threads would make some that the program does not use.
+  const int threads = team_state.is_told ? team_state.threads : omp_get_max_threads();
+  if (threads < 2) return run();
   Gate gate;
   std::exception_ptr thrown;
 #pragma omp parallel num_threads(threads)

@@ -8,6 +8,7 @@ namespace weft::cpu {
 struct TeamState {
   bool is_told = false;  ///< regions come by
   bool worked = false;
+  int threads = 0;  ///< of the team that did
 };
 inline thread_local TeamState team_state;
 
