@@ -100,13 +100,11 @@ TEST_CASE("calibration: ranges and channels are those of the values") {
 }
 
 TEST_CASE("calibration: a sample without elements adds nothing") {
-  const Graph g =
-      FromText(R"(graph (%x: f32[2, n], %w: f32[2, 2] param = [1, 0, 0, 1]) -> (%y) {
+  const Graph g = FromText(R"(graph (%x: f32[2, n], %w: f32[2, 2] param = [1, 0, 0, 1]) -> (%y) {
   %y = Gemm(%x, %w) {transA = 1}
   })");
-  const Samples samples =
-      Of({{{"x", Tensor::FromDoubles(DType::kF32, {2, 0}, {})}},
-          {{"x", Tensor::FromDoubles(DType::kF32, {2, 2}, {1, -2, 3, 4})}}});
+  const Samples samples = Of({{{"x", Tensor::FromDoubles(DType::kF32, {2, 0}, {})}},
+                              {{"x", Tensor::FromDoubles(DType::kF32, {2, 2}, {1, -2, 3, 4})}}});
   CalibrateOptions options;
   options.compile = OnRef();
   const Graph c = Calibrate(g, samples, options);
