@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
 #include "weft/support/strings.h"
 
 namespace weft {
@@ -13,7 +14,10 @@ namespace {
 constexpr double kHeavy = 20;
 constexpr double kMiB = 1 << 20;
 
-double WeightOf(const NodePtr& n) { return n->op()->has("FFlops") ? kHeavy : 1; }
+double WeightOf(const NodePtr& n) {
+  const FFuseKind* kind = Op::GetAttr<FFuseKind>("FFuseKind").find(n->op());
+  return kind && *kind == FuseKind::kAnchor ? kHeavy : 1;
+}
 
 std::vector<std::string> NamesOfRow(const StepTime& row) {
   std::vector<std::string> names = Split(row.name, ',');
@@ -73,7 +77,9 @@ void NodeCosts::AddTheirs(const std::vector<ProfileRow>& rows, const NodeCosts& 
     if (rows[r].kind != "delegate") continue;
     double left = rows[r].duration;  // without what the engine's rows say
     for (size_t k = r + 1; k < rows.size() && rows[k].kind == "engine"; ++k)
-      if (!AddEngineRow(rows[k].name, rows[k].duration)) left += rows[k].duration;
+      if (!Add(NamesOfRow(rows[k]), rows[k].duration) &&
+          !AddEngineRow(rows[k].name, rows[k].duration))
+        left += rows[k].duration;
     const std::set<size_t> inside = ours.Find(NamesOfRow(rows[r]));
     double sum = 0;
     for (const size_t i : inside) sum += ours.Known(i);

@@ -3,7 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "weft/core/text/text.h"
+#include "weft/core/op/op.h"
+#include "weft/core/op/op_attr_types.h"
 
 namespace weft {
 namespace {
@@ -14,17 +15,21 @@ ProfileRow RowOf(const std::string& name, const std::string& kind, double us) {
   return r;
 }
 
+// Operators of the tree are in rooms above.
+WEFT_REGISTER_OP(CostsProduct)
+    .set_num_inputs(2)
+    .set_attr<FFuseKind>("FFuseKind", FuseKind::kAnchor);
+WEFT_REGISTER_OP(CostsUnary).set_num_inputs(1);
+
 struct Fixture {
-  Graph g = ParseGraph(R"(weft 1
-graph (%x: f32[4, 4], %w: f32[4, 4]) -> (%c) {
-    %a = MatMul(%x, %w) : ?
-    %b = Relu(%a) : ?
-    %c = Exp(%b) : ?
-  })");
+  Graph g;
   std::vector<NodePtr> nodes;
   Fixture() {
-    for (const NodePtr& n : g.TopoOrder())
-      if (!n->is_variable()) nodes.push_back(n);
+    const NodePtr a = g.AddNode("CostsProduct", {g.AddInput("x"), g.AddInput("w")}, {}, "a");
+    const NodePtr b = g.AddNode("CostsUnary", {a}, {}, "b"),
+                  c = g.AddNode("CostsUnary", {b}, {}, "c");
+    g.outputs = {c};
+    nodes = {a, b, c};
   }
 };
 
@@ -48,6 +53,10 @@ TEST_CASE("an engine's rows count once; what they leave of a region goes by what
   CHECK(theirs[1] == doctest::Approx(8 * 0.25));
   CHECK(theirs[0] + theirs[1] == doctest::Approx(20));
   CHECK(theirs[2] < 0);  // not theirs
+  NodeCosts fused(f.nodes);
+  fused.AddTheirs({RowOf("a, b", "delegate", 0), RowOf("a, b", "engine", 21)}, ours);
+  CHECK(fused[0] == doctest::Approx(20));
+  CHECK(fused[1] == doctest::Approx(1));
   theirs.Scale(0.5);
   CHECK(theirs[1] == doctest::Approx(1));
 }
