@@ -440,6 +440,7 @@ std::shared_ptr<const Program> Compile(Graph graph, const CompileOptions& option
       rest.feedback.clear();
       PassOptions passes;
       passes.limits = options.passes.limits;
+      passes.cancel = options.passes.cancel;
       const std::string pairs = Join(options.feedback, ";");
       return Compile(ApplyPasses(std::move(graph), FeedbackPipeline(pairs), passes), rest);
     }
