@@ -89,7 +89,7 @@ class Inserter {
         ranges_(g.GetAttr<RangeMap>("range")),
         channels_(g.AttrOr<ChannelMap>("channels")),
         ops_(Split(ctx.option<std::string>("ops"), ';')),
-        except_(Split(ctx.option<std::string>("except"), ';')),
+        except_(';' + ctx.option<std::string>("except") + ';'),
         edit_(g) {}
 
   void Run() {
@@ -112,8 +112,12 @@ class Inserter {
   }
 
  private:
-  bool Named(const std::vector<std::string>& list, const std::string& name) const {
-    return !name.empty() && std::find(list.begin(), list.end(), name) != list.end();
+  bool TakesOp(const NodePtr& n) const {
+    return std::find(ops_.begin(), ops_.end(), n->op()->name) != ops_.end();
+  }
+  /// A name may have a ';' itself.
+  bool IsExcepted(const std::string& name) const {
+    return !name.empty() && except_.find(';' + name + ';') != except_.npos;
   }
   static std::string NameOf(const NodePtr& n) {
     return n->attrs.name.empty() ? n->Describe() : n->attrs.name;
@@ -141,11 +145,11 @@ class Inserter {
   /// A product.
   void Choose(const NodePtr& n) {
     const auto q = QuantizedOperandsOf(n);
-    if (!q || !q->weight || !Named(ops_, n->op()->name)) return;
+    if (!q || !q->weight || !TakesOp(n)) return;
     const NodeEntry &w = n->inputs[*q->weight], &x = n->inputs[q->activations[0]];
     std::string reason;
-    if (Named(except_, n->attrs.name)) reason = "excepted by name";
-    if (reason.empty() && Named(except_, w.node->attrs.name)) reason = "its weights are excepted";
+    if (IsExcepted(n->attrs.name)) reason = "excepted by name";
+    if (reason.empty() && IsExcepted(w.node->attrs.name)) reason = "its weights are excepted";
     if (reason.empty()) reason = WhyNot(x);
     if (reason.empty()) return Take(n, *q);
     Skip(n, reason, Graph::ConstantOf(w)->num_bytes());
@@ -166,7 +170,7 @@ class Inserter {
     if (n->is_variable() || !n->control_deps.empty()) return;
     if (!IsOp(n, "Add")) return ChooseMove(n);
     const auto q = QuantizedOperandsOf(n);
-    if (!q || !Named(ops_, "Add")) return;
+    if (!q || !TakesOp(n)) return;
     bool between = wanted_.count(NodeEntry(n).key()) != 0;
     for (const Use& u : n->uses()) {
       const NodePtr r(u.user);
@@ -175,7 +179,7 @@ class Inserter {
     }
     if (!between) return;
     std::string reason;
-    if (Named(except_, n->attrs.name)) reason = "excepted by name";
+    if (IsExcepted(n->attrs.name)) reason = "excepted by name";
     for (const NodeEntry& e : n->inputs)
       if (reason.empty()) reason = WhyNot(e);
     if (reason.empty() && !AreClose(n->inputs[0], n->inputs[1], kAddendsApart))
@@ -187,7 +191,7 @@ class Inserter {
   void ChooseMove(const NodePtr& n) {
     size_t data = 0;
     if (!MovesElements(n, &data) || !wanted_.count(NodeEntry(n).key()) || g_.is_output(n) ||
-        Named(except_, n->attrs.name))
+        IsExcepted(n->attrs.name))
       return;
     for (const Use& u : n->uses())
       if (u.control || !ReadsRounded(NodePtr(u.user), u.slot)) return;
@@ -451,7 +455,8 @@ class Inserter {
   const Form form_;
   const RangeMap ranges_;
   const ChannelMap channels_;
-  const std::vector<std::string> ops_, except_;
+  const std::vector<std::string> ops_;
+  const std::string except_;  ///< with a separator at both ends
   std::map<NodeId, QuantizedOperands> chosen_;
   std::set<EntryKey> wanted_;
   std::map<EntryKey, EntryKey> same_as_;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "tests/support/code_of.h"
 #include "weft/core/graph/builtin_ops.h"
 #include "weft/core/op/calibration.h"
 #include "weft/core/pass/evaluator.h"
@@ -165,6 +166,21 @@ graph (%a: f32[2, 2] #range = "-1, 1", %z: f32[2, 2] #range = "0, 0", %n: f32[2,
                                                      {"y5", "quantised"}});
   CHECK(i.record.statistics.at("skipped") == 4);
   CHECK(IsOp(Named(i.graph, "y4")->inputs[0].node, "DequantizeLinear") == false);
+}
+
+TEST_CASE("names with separators are excepted, and operators that are not known are errors") {
+  Graph g;
+  const NodeEntry x(g.AddInput("x", DType::kF32, Shape({2, 2})));
+  const NodeEntry w(g.AddParam("w", Tensor::FromDoubles(DType::kF32, {2, 2}, {1, 2, 3, 4})));
+  g.outputs = {NodeEntry(g.AddNode("MatMul", {x, w}, {}, "a;1")),
+               NodeEntry(g.AddNode("MatMul", {x, w}, {}, "y"))};
+  RangeMap ranges;
+  ranges.set(x, {-1, 1});
+  g.SetAttr("range", std::move(ranges));
+  const Inserted i = Insert(g, "except=\"b;a;1\"");
+  CHECK(IsOp(Named(i.graph, "a;1")->inputs[0].node, "DequantizeLinear") == false);
+  CHECK(IsOp(Named(i.graph, "y")->inputs[0].node, "DequantizeLinear"));
+  CHECK(CodeOf([&] { Insert(g, "ops=\"Conv,Gemm\""); }) == ErrorCode::kUsage);
 }
 
 TEST_CASE("an exception is one of a node, not of who reads its result") {
