@@ -58,11 +58,10 @@ std::vector<Tokens> ReadTokens(const std::string& path, const Limits& limits) {
   return texts;
 }
 
-/// A number, or what the tokenizer writes so.
+/// A number, or what the tokenizer writes so; digits are the number.
 int64_t StopToken(const std::string& text, const Tokenizer* tokenizer) {
-  if (tokenizer)
-    if (const auto token = tokenizer->Find(text)) return *token;
-  const std::optional<int64_t> token = TryParseInt64(text);
+  std::optional<int64_t> token = TryParseInt64(text);
+  if (!token && tokenizer) token = tokenizer->Find(text);
   WEFT_CHECK(token, kUsage, "--stop '{}' is not a token{}", text,
              tokenizer ? " of the tokenizer" : "; names need --tokenizer");
   return *token;
