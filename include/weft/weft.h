@@ -228,7 +228,8 @@ typedef struct WeftGenerateOptions {
 WEFT_API WeftStatus weft_generator_run(WeftGenerator* generator, size_t count,
                                        const int64_t* const* prompts, const size_t* lengths,
                                        const WeftGenerateOptions* options);
-/* New tokens of a text of the last run, in memory of the generator until its next one. */
+/* New tokens of a text of the last run, in memory of the generator until its next one; a run that
+ * failed has none. */
 WEFT_API WeftStatus weft_generator_tokens(const WeftGenerator* generator, size_t text,
                                           const int64_t** tokens, size_t* count);
 WEFT_API void weft_generator_release(WeftGenerator* generator);

@@ -86,6 +86,7 @@ WeftStatus weft_generator_run(WeftGenerator* g, size_t count, const int64_t* con
                "WeftGenerateOptions.struct_size is {}", options->struct_size);
     WeftGenerateOptions o{};
     std::memcpy(&o, options, std::min(options->struct_size, sizeof o));
+    g->made.clear();
     GenerateOptions run;
     run.max_tokens = o.max_tokens;
     run.sampling = {o.temperature, o.top_k, o.top_p == 0 ? 1 : o.top_p, o.seed};

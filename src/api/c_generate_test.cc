@@ -73,6 +73,7 @@ TEST_CASE("a generator in C") {
   run.temperature = -1;
   CHECK(weft_generator_run(g, 1, prompts, lengths, &run) == WEFT_E_USAGE);
   CHECK(std::string(weft_error_message()).find("temperature") != std::string::npos);
+  CHECK(weft_generator_tokens(g, 0, &tokens, &count) == WEFT_E_BAD_BINDING);
   weft_generator_release(g);
   CHECK(weft_generator_load("no such model.onnx", &options, &g) == WEFT_E_IO);
 }
