@@ -24,9 +24,8 @@ std::string Folder() {
 }
 
 TEST_CASE("tokenizers beside another implementation") {
-  for (const std::string name :
-       {"gpt2", "gpt2_prefix", "llama3", "qwen2", "gpt4o", "llama2", "llama2_normalized",
-        "metaspace"}) {
+  for (const std::string name : {"gpt2", "gpt2_prefix", "llama3", "qwen2", "gpt4o", "llama2",
+                                 "llama2_normalized", "metaspace"}) {
     CAPTURE(name);
     const Tokenizer t = Tokenizer::Load(Folder() + "/" + name + ".json");
     const Json cases = Json::parse(ReadFile(Folder() + "/" + name + ".cases.json"));

@@ -84,11 +84,10 @@ int RunCommandLine(const std::vector<std::string>& arguments) {
       },
       "what a pass does, needs, provides; its options");
   const Command commands[] = {
-      MakeRun(app),    MakeBench(app),   MakeOpt(app),     MakeCompile(app),
-      MakeGrad(app),   MakeInspect(app), MakeCompare(app), MakeCheck(app),
-      MakeDoctor(app), MakePlugins(app), MakeBisect(app),  MakeReduce(app),
-      MakeRepro(app),  MakeCache(app),   MakePlan(app),    MakeQuantise(app),
-      MakeGenerate(app)};
+      MakeRun(app),      MakeBench(app),   MakeOpt(app),   MakeCompile(app), MakeGrad(app),
+      MakeInspect(app),  MakeCompare(app), MakeCheck(app), MakeDoctor(app),  MakePlugins(app),
+      MakeBisect(app),   MakeReduce(app),  MakeRepro(app), MakeCache(app),   MakePlan(app),
+      MakeQuantise(app), MakeGenerate(app)};
   try {
     line.Parse(arguments);
   } catch (const Answered&) {

@@ -16,7 +16,8 @@
 ///
 /// Texts of one call run as one batch. Those that are shorter are filled up behind, where the mask
 /// hides it and positions [batch, sequence] are fed; without both inputs, and with states, texts of
-/// different lengths run one length after the other. A text that has ended goes along until all have, and what it gives is dropped.
+/// different lengths run one length after the other. A text that has ended goes along until all
+/// have, and what it gives is dropped.
 #pragma once
 
 #include <cstdint>

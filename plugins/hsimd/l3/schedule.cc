@@ -95,9 +95,8 @@ class Scheduler {
     CheckBudgets();
     // The search sums cycles, so it is exact without overlap alone; values that leave DRAM it does
     // not know.
-    const bool stays = std::all_of(p_.nodes.begin(), p_.nodes.end(), [](const auto& node) {
-      return node.overwrites.empty();
-    });
+    const bool stays = std::all_of(p_.nodes.begin(), p_.nodes.end(),
+                                   [](const auto& node) { return node.overwrites.empty(); });
     if (mode == ScheduleMode::kPlan && !p_.overlap && stays &&
         std::max(p_.values.size(), p_.nodes.size()) <= size_t(std::max(0, effort_.exact_values)))
       if (const auto actions = LeastActions(t_, budgets_, kMostStates))
