@@ -51,7 +51,7 @@ class TensorScatterCall final : public LibraryCall {
                     size_t(n * e_.row_bytes));
     };
     if (!circular_) {
-      const int64_t skipped = std::clamp<int64_t>(begin < 0 ? -begin : 0, 0, e_.added);
+      const int64_t skipped = begin < 0 ? -std::max(begin, -e_.added) : 0;
       const int64_t at = std::max<int64_t>(begin, 0);
       return put(skipped, at, std::min(e_.added - skipped, e_.rows - at));
     }

@@ -34,6 +34,16 @@ TEST_CASE("rows into a cache: every place that they can begin at") {
       }
 }
 
+TEST_CASE("rows that begin far outside of a cache are none of it") {
+  for (const int64_t begin : {INT64_MIN, INT64_MIN + 1, INT64_MAX}) {
+    CAPTURE(begin);
+    Case c("TensorScatter",
+           {RandomTensor({1, 3, 2}, 1), RandomTensor({1, 5, 2}, 2), Begins({begin})},
+           {{"axis", int64_t{1}}}, {1, 3, 2});
+    CHECK(CompareTensors(*c.Run(), *c.operands[0], 0, 0) == 0);
+  }
+}
+
 TEST_CASE("more rows than a circular cache has: the first of them stay") {
   Case c("TensorScatter", {RandomTensor({1, 3, 2}, 1), RandomTensor({1, 5, 2}, 2), Begins({2})},
          {{"axis", int64_t{1}}, {"mode", std::string("circular")}}, {1, 3, 2});
