@@ -45,14 +45,24 @@ int64_t Sampler::Next(const float* logits, int64_t n) {
   const auto higher = [](const auto& a, const auto& b) {
     return a.first > b.first || (a.first == b.first && a.second < b.second);
   };
-  std::partial_sort(ranked_.begin(), ranked_.begin() + k, ranked_.end(), higher);
   weights_.resize(size_t(k));
   double sum = 0;
-  for (int64_t i = 0; i < k; ++i) sum += weights_[size_t(i)] = weight(ranked_[size_t(i)].first);
+  // Of all there are many, of which the first few hundred have top_p most often.
+  for (int64_t i = 0; k == n && i < n; ++i) sum += weight(logits[i]);
+  double ranked_sum = 0;
+  int64_t ranked = 0;
+  for (int64_t next = k == n ? std::min<int64_t>(256, n) : k; ranked < k;
+       next = std::min(2 * next, k)) {
+    std::partial_sort(ranked_.begin() + ranked, ranked_.begin() + next, ranked_.end(), higher);
+    for (; ranked < next; ++ranked)
+      ranked_sum += weights_[size_t(ranked)] = weight(ranked_[size_t(ranked)].first);
+    if (k == n && ranked_sum >= options_.top_p * sum) break;
+  }
+  if (k < n) sum = ranked_sum;
   // The fewest that reach top_p, the last of them included.
   double kept = 0;
   int64_t count = 0;
-  while (count < k && (count == 0 || kept < options_.top_p * sum))
+  while (count < ranked && (count == 0 || kept < options_.top_p * sum))
     kept += weights_[size_t(count++)];
   double draw = double(random_() >> 11) * 0x1p-53 * kept;
   for (int64_t i = 0; i < count; ++i)
