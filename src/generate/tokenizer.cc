@@ -137,14 +137,6 @@ struct Tokenizer::Impl {
     if (done < s.size()) text(Piece{s.substr(done), piece.first && done == 0});
   }
 
-  std::string Written(int64_t token) const {
-    const auto it = words.find(token);
-    if (it == words.end())
-      ThrowError(ErrorCode::kBadInput,
-                 fmt::format("the tokenizer has no token {}, its largest is {}", token, size - 1),
-                 "", "it may be that of another model");
-    return it->second;
-  }
   bool IsSpecial(int64_t token) const {
     const auto it = added_by_id.find(token);
     return it != added_by_id.end() && added[it->second].special;
@@ -153,8 +145,9 @@ struct Tokenizer::Impl {
   std::string Bytes(const std::vector<int64_t>& tokens, bool special) const {
     std::vector<std::string> texts;
     for (const int64_t t : tokens) {
-      std::string word = Written(t);
-      if (special || !IsSpecial(t)) texts.push_back(std::move(word));
+      WEFT_CHECK(t >= 0, kBadInput, "{} is not a token", t);
+      const auto word = words.find(t);
+      if (word != words.end() && (special || !IsSpecial(t))) texts.push_back(word->second);
     }
     std::string all;
     for (const std::string& t : decode(std::move(texts))) all += t;

@@ -12,7 +12,7 @@
 ///
 /// Errors: kIo; kSyntax for what is no JSON and kInvalidModel for what is no tokenizer, with line
 /// and column; kUnsupported for parts that are not listed here; kBadInput for texts that are not
-/// UTF-8 and tokens that there are not; kLimit for patterns that are too large, or go back too
+/// UTF-8 and tokens below 0; kLimit for patterns that are too large, or go back too
 /// often over a text.
 #pragma once
 
@@ -38,7 +38,7 @@ class WEFT_API Tokenizer {
   /// `special`: with the tokens that the file puts around a text (the begin of a sequence).
   std::vector<int64_t> Encode(std::string_view text, bool special = true) const;
   /// `special`: tokens that are special have their text as well. Bytes that are no UTF-8 become
-  /// U+FFFD.
+  /// U+FFFD. Tokens that the file has not have no text: models may know more, to fill up a size.
   std::string Decode(const std::vector<int64_t>& tokens, bool special = false) const;
   /// One more than the largest token.
   int64_t size() const;
