@@ -98,14 +98,15 @@ TEST_CASE("what is no pattern is an error with its place") {
   for (const char* other : {"\\w", "[a&&b]", "\\bx", "[a[b]]", "\\h", "(a)\\1", "(?m:.)", "a(?i)b",
                             "(?R)", "(*F)a", "\\p{Nobody}", "(?<=a+)b"}) {
     try {
-      SplitPattern{other};
+      const SplitPattern pattern(other);
       FAIL(other);
     } catch (const Error& e) {
       CHECK_MESSAGE(e.code() == ErrorCode::kUnsupported, other);
     }
   }
   try {
-    SplitPattern{"\\s\\S\xc3\xa9)"};  // byte 6 here, not where it is in what PCRE2 reads
+    // Byte 6 here, not where it is in what PCRE2 reads.
+    const SplitPattern pattern("\\s\\S\xc3\xa9)");
     FAIL("no error");
   } catch (const Error& e) {
     const std::string what = e.what();
