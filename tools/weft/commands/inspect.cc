@@ -64,7 +64,6 @@ struct Report {
   int64_t arena_bytes = -1;
   bool arena_at_most = false;
   std::string arena_error, peak_backend;
-  bool peak_asked = false;  ///< a backend was asked about
   std::vector<UnknownShape> unknown;
   std::vector<RuntimeExtent> runtime_extents;
 };
@@ -245,17 +244,7 @@ Report Inspect(const Graph& imported, const Args& a, bool partly) {
   FindUnknowns(g, &r);
   CountFlops(imported, g, given, &r);
   r.peak_backend = PeakBackend(a.support);
-  r.peak_asked = r.peak_backend != kDefaultBackend;
   PredictPeak(imported, a.model.Check(), &r);
-  if (!r.arena_error.empty() && r.peak_backend != kDefaultBackend) {
-    // Some plan nothing before they compile, the interpreter nothing at all.
-    const Report asked = r;
-    r.arena_error.clear();
-    r.peak_backend = kDefaultBackend;
-    PredictPeak(imported, a.model.Check(), &r);
-    if (!r.arena_error.empty())
-      r.peak_backend = asked.peak_backend, r.arena_error = asked.arena_error;
-  }
   return r;
 }
 
@@ -289,8 +278,7 @@ std::string ReportText(const Report& r) {
   if (r.flops_loops > 0)
     out += fmt::format(" (one iteration of {})", Plural(r.flops_loops, "loop"));
   out += "\n";
-  const std::string on =
-      r.peak_backend == kDefaultBackend && !r.peak_asked ? "" : " on " + r.peak_backend;
+  const std::string on = r.peak_backend == kDefaultBackend ? "" : " on " + r.peak_backend;
   out += r.arena_error.empty() ? fmt::format("peak     {}{} of intermediate results{}{}\n",
                                              r.arena_at_most ? "at most " : "",
                                              FormatBytes(r.arena_bytes), on, BoundAt(r))
